@@ -1,0 +1,19 @@
+# The vector kernels (src/cpu/isa) are compiled once per instruction set; the best one is chosen at run time.
+# Each variant lives in its own namespace, named by HEARTH_ISA.
+file(GLOB HEARTH_ISA_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cpu/isa/*.cpp)
+
+function(hearth_add_isa name)
+  add_library(hearth_isa_${name} OBJECT ${HEARTH_ISA_SOURCES})
+  target_include_directories(hearth_isa_${name} PRIVATE include src)
+  # -fwrapv: integer tensors wrap around. No errno and no trapping, so that loops over maths vectorise.
+  target_compile_options(hearth_isa_${name} PRIVATE ${ARGN} -O3 -fwrapv -fno-math-errno -fno-trapping-math
+                                                    -fno-semantic-interposition)
+  target_compile_definitions(hearth_isa_${name} PRIVATE HEARTH_ISA=${name})
+  target_sources(hearth PRIVATE $<TARGET_OBJECTS:hearth_isa_${name}>)
+endfunction()
+
+hearth_add_isa(baseline)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  hearth_add_isa(avx2 -march=x86-64-v3)
+  hearth_add_isa(avx512 -march=x86-64-v4 -mprefer-vector-width=512)
+endif()

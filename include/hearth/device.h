@@ -1,0 +1,57 @@
+// Devices: where tensors live and work runs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hearth {
+
+enum class DeviceKind : std::uint8_t { cpu, rocm, cuda };
+
+struct Device {
+  DeviceKind kind = DeviceKind::cpu;
+  std::uint8_t index = 0;
+  friend bool operator==(const Device&, const Device&) = default;
+};
+
+// "cpu", "rocm:0", ...
+std::string to_string(Device device);
+
+// Parses "cpu", "rocm", "rocm:1", "cuda:0", ... Throws ValueError for a malformed name, DeviceUnavailable for a device
+// that is not there.
+Device device_from_name(std::string_view name);
+
+// The device on which factories make tensors. Process-wide.
+Device default_device();
+void set_default_device(Device device);
+
+struct DeviceInfo {
+  Device device;
+  std::string name;           // as people know it
+  std::string architecture;   // "gfx1100", "sm_90", the instruction set of a CPU
+  int compute_units = 0;      // cores of a CPU
+  std::size_t total_memory = 0;
+  std::size_t free_memory = 0;
+};
+std::vector<Device> devices();
+DeviceInfo device_info(Device device);
+
+// Waits for all work on the device; throws what failed there.
+void synchronize(Device device = default_device());
+
+struct MemoryStats {
+  std::size_t allocated = 0;    // bytes in use by tensors and plans
+  std::size_t reserved = 0;     // bytes held, the cache included
+  std::size_t peak = 0;         // largest `allocated` since the last reset
+  std::uint64_t allocations = 0;
+  std::uint64_t cache_hits = 0;
+};
+MemoryStats memory_stats(Device device = default_device());
+void reset_peak_memory(Device device = default_device());
+// Returns cached memory to the system.
+void empty_cache(Device device = default_device());
+
+}  // namespace hearth
