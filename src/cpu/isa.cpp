@@ -1,0 +1,35 @@
+// Which instruction set this machine has.
+#include "cpu/isa.h"
+
+namespace hearth::cpu {
+
+Isa best_isa() {
+#if defined(__x86_64__)
+  static const Isa best = [] {
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+      return Isa::avx512;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2"))
+      return Isa::avx2;
+    return Isa::baseline;
+  }();
+  return best;
+#else
+  return Isa::baseline;
+#endif
+}
+
+const char* isa_name() {
+#if defined(__x86_64__)
+  constexpr const char* names[] = {"x86-64", "avx2", "avx512"};
+  return names[static_cast<int>(best_isa())];
+#elif defined(__aarch64__)
+  return "neon";
+#else
+  return "generic";
+#endif
+}
+
+}  // namespace hearth::cpu
