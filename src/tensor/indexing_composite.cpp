@@ -7,21 +7,29 @@
 #include "tensor/variable.h"
 
 namespace hearth {
+namespace {
+
+void check_indices(const Tensor& indices, const char* name) {
+  const DType dtype = node_of(indices, name)->dtype;
+  if (is_floating(dtype) || dtype == DType::bool_)
+    throw DTypeError(fmt::format("[{}] indices must be integers, got {}", name, dtype_name(dtype)));
+}
+
+}  // namespace
 
 Tensor take_along(const Tensor& x, const Tensor& indices, std::int64_t axis) {
   return gather(x, axis, indices);
 }
 
 Tensor one_hot(const Tensor& indices, std::int64_t classes, DType dtype) {
-  const NodeRef& node = node_of(indices, "one_hot");
-  if (is_floating(node->dtype))
-    throw DTypeError(fmt::format("[one_hot] indices must be integers, got {}", dtype_name(node->dtype)));
+  check_indices(indices, "one_hot");
   if (classes <= 0)
     throw ValueError(fmt::format("[one_hot] the number of classes must be positive, got {}", classes));
   return as(unsqueeze(as(indices, DType::i64), -1) == positions_for(indices, classes), dtype);
 }
 
 Tensor embedding(const Tensor& indices, const Tensor& weight, std::optional<std::int64_t> padding_index) {
+  check_indices(indices, "embedding");
   const NodeRef& node = node_of(weight, "embedding");
   if (node->shape.size() != 2)
     throw ShapeError(

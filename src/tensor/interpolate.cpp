@@ -106,13 +106,13 @@ Tensor adaptive_pool(const Tensor& x, const Sizes& size, std::size_t spatial, Po
            : spatial == 2 ? avg_pool2d(x, options)
                           : avg_pool3d(x, options);
   if (even) return spatial == 1 ? max_pool1d(x, options) : max_pool2d(x, options);
-  Tensor result = x;
+  Tensor result = pool == Pool::average ? as(x, wide_dtype(x)) : x;
   for (std::size_t i = 0; i < spatial; ++i) {
     if (x.size(axes[i]) == size[i]) continue;
     result = pool == Pool::average ? average_axis(result, axes[i], size[i])
                                    : largest_along_axis(result, axes[i], size[i]);
   }
-  return result;
+  return as(result, x.dtype());
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Losses, with PyTorch's semantics.
+// Losses, with PyTorch's semantics. They are worked out in wide_dtype and rounded once, to x's dtype.
 #include <fmt/format.h>
 
 #include "hearth/error.h"
@@ -8,16 +8,14 @@
 namespace hearth {
 namespace {
 
-Tensor reduced(const Tensor& loss, Reduction reduction) {
-  switch (reduction) {
-    case Reduction::none:
-      return loss;
-    case Reduction::mean:
-      return mean(loss);
-    case Reduction::sum:
-      return sum(loss);
-  }
-  return loss;
+Tensor wide(const Tensor& x) { return as(x, wide_dtype(x)); }
+
+// The loss of every element reduced as asked, in the dtype of the loss of x.
+Tensor reduced(const Tensor& loss, Reduction reduction, const Tensor& x) {
+  const Tensor result = reduction == Reduction::none  ? loss
+                        : reduction == Reduction::sum ? sum(loss)
+                                                      : mean(loss);
+  return as(result, floating_dtype(x));
 }
 
 // A target of another shape is refused even where it would broadcast: (N,) against (N, 1) is a mistake that
@@ -83,7 +81,8 @@ Tensor index_loss(const Tensor& log_probabilities, const Tensor& target, const C
     loss = loss * (1 - options.label_smoothing) - sum(everywhere, {axis}) * share;
   }
   loss = where(ignored, 0, loss);
-  if (options.reduction != Reduction::mean) return reduced(loss, options.reduction);
+  if (options.reduction == Reduction::none) return loss;
+  if (options.reduction == Reduction::sum) return sum(loss);
   const Tensor counted =
       options.weight.defined() ? where(ignored, 0, importance) : as(logical_not(ignored), dtype);
   return sum(loss) / sum(counted);
@@ -106,33 +105,34 @@ Tensor probability_loss(const Tensor& log_probabilities, const Tensor& target,
     wanted = wanted * (1 - options.label_smoothing) + options.label_smoothing / classes;
   if (options.weight.defined()) wanted = wanted * as(along_axis(options.weight, wanted, axis), dtype);
   // The mean is over the targets, whatever their weights.
-  return reduced(-sum(log_probabilities * wanted, {axis}), options.reduction);
+  return reduced(-sum(log_probabilities * wanted, {axis}), options.reduction, log_probabilities);
 }
 
 }  // namespace
 
 Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction reduction) {
   check_target(x, target, "mse_loss");
-  return reduced(square(x - target), reduction);
+  return reduced(square(wide(x) - wide(target)), reduction, x);
 }
 
 Tensor l1_loss(const Tensor& x, const Tensor& target, Reduction reduction) {
   check_target(x, target, "l1_loss");
-  return reduced(abs(x - target), reduction);
+  return reduced(abs(wide(x) - wide(target)), reduction, x);
 }
 
 Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, Reduction reduction, double beta) {
   check_target(x, target, "smooth_l1_loss");
   if (!(beta >= 0)) throw ValueError(fmt::format("[smooth_l1_loss] beta must not be negative, got {}", beta));
   if (beta == 0) return l1_loss(x, target, reduction);
-  const Tensor distance = abs(x - target);
-  return reduced(where(distance < beta, square(distance) * (0.5 / beta), distance - 0.5 * beta), reduction);
+  const Tensor distance = abs(wide(x) - wide(target));
+  return reduced(where(distance < beta, square(distance) * (0.5 / beta), distance - 0.5 * beta), reduction,
+                 x);
 }
 
 Tensor huber_loss(const Tensor& x, const Tensor& target, Reduction reduction, double delta) {
   check_target(x, target, "huber_loss");
   if (!(delta > 0)) throw ValueError(fmt::format("[huber_loss] delta must be positive, got {}", delta));
-  const Tensor distance = abs(x - target);
+  const Tensor distance = abs(wide(x) - wide(target));
   return reduced(where(distance <= delta, square(distance) * 0.5, (distance - 0.5 * delta) * delta),
                  reduction);
 }
@@ -140,25 +140,27 @@ Tensor huber_loss(const Tensor& x, const Tensor& target, Reduction reduction, do
 Tensor bce_loss(const Tensor& x, const Tensor& target, Reduction reduction) {
   check_floating(x, "bce_loss");
   check_target(x, target, "bce_loss");
-  return reduced(-(target * bounded_log(x) + (1.0 - target) * bounded_log(1.0 - x)), reduction);
+  const Tensor p = wide(x), wanted = wide(target);
+  return reduced(-(wanted * bounded_log(p) + (1.0 - wanted) * bounded_log(1.0 - p)), reduction, x);
 }
 
 Tensor bce_with_logits_loss(const Tensor& x, const Tensor& target, Reduction reduction) {
   check_floating(x, "bce_with_logits_loss");
   check_target(x, target, "bce_with_logits_loss");
-  return reduced((1.0 - target) * x - logsigmoid(x), reduction);
+  const Tensor score = wide(x);
+  return reduced((1.0 - wide(target)) * score - logsigmoid(score), reduction, x);
 }
 
 Tensor nll_loss(const Tensor& x, const Tensor& target, const ClassLossOptions& options) {
   check_class_loss(x, options, "nll_loss");
   if (options.label_smoothing != 0) throw ValueError("[nll_loss] label_smoothing is for cross_entropy");
-  return as(index_loss(as(x, wide_dtype(x)), target, options, "nll_loss"), x.dtype());
+  return as(index_loss(wide(x), target, options, "nll_loss"), x.dtype());
 }
 
 Tensor cross_entropy(const Tensor& x, const Tensor& target, const ClassLossOptions& options) {
   check_class_loss(x, options, "cross_entropy");
   const bool probabilities = is_floating(node_of(target, "cross_entropy")->dtype);
-  const Tensor log_probabilities = log_softmax(as(x, wide_dtype(x)), class_axis(x));
+  const Tensor log_probabilities = log_softmax(wide(x), class_axis(x));
   return as(probabilities ? probability_loss(log_probabilities, target, options)
                           : index_loss(log_probabilities, target, options, "cross_entropy"),
             x.dtype());
@@ -166,10 +168,11 @@ Tensor cross_entropy(const Tensor& x, const Tensor& target, const ClassLossOptio
 
 Tensor kl_div_loss(const Tensor& x, const Tensor& target, Reduction reduction, bool log_target) {
   broadcast_shapes(node_of(x, "kl_div_loss")->shape, node_of(target, "kl_div_loss")->shape, "kl_div_loss");
-  if (log_target) return reduced(exp(target) * (target - x), reduction);
+  const Tensor score = wide(x), wanted = wide(target);
+  if (log_target) return reduced(exp(wanted) * (wanted - score), reduction, x);
   // 0 * log(0) counts as 0.
-  const Tensor zero = target == 0;
-  return reduced(where(zero, 0, target * log(where(zero, 1, target))) - target * x, reduction);
+  const Tensor zero = wanted == 0;
+  return reduced(where(zero, 0, wanted * log(where(zero, 1, wanted))) - wanted * score, reduction, x);
 }
 
 Tensor cosine_similarity(const Tensor& a, const Tensor& b, std::int64_t axis, double epsilon) {
@@ -177,8 +180,7 @@ Tensor cosine_similarity(const Tensor& a, const Tensor& b, std::int64_t axis, do
                                        node_of(b, "cosine_similarity")->shape, "cosine_similarity");
   const auto along = static_cast<std::int64_t>(normalize_axis(axis, shape.size(), "cosine_similarity"));
   const DType dtype = promote(floating_dtype(a), floating_dtype(b));
-  const DType wide = dtype == DType::f64 ? DType::f64 : DType::f32;
-  const Tensor left = broadcast_to(as(a, wide), shape), right = broadcast_to(as(b, wide), shape);
+  const Tensor left = broadcast_to(wide(a), shape), right = broadcast_to(wide(b), shape);
   const auto length = [&](const Tensor& x) { return clamp(norm(x, 2.0, {along}), epsilon, {}); };
   return as(sum(left * right, {along}) / (length(left) * length(right)), dtype);
 }
@@ -192,11 +194,12 @@ Tensor cosine_embedding_loss(const Tensor& a, const Tensor& b, const Tensor& tar
   if (!(left == right) || left.empty() || left.size() > 2 || !(wanted == Shape(left.begin(), left.end() - 1)))
     throw ShapeError(fmt::format("[cosine_embedding_loss] needs (N, D), (N, D) and (N,), got {}, {} and {}",
                                  to_string(left), to_string(right), to_string(wanted)));
-  const Tensor cosine =
-      sum(a * b, {-1}) * rsqrt((sum(square(a), {-1}) + epsilon) * (sum(square(b), {-1}) + epsilon));
+  const Tensor x = wide(a), y = wide(b);
+  const Tensor lengths = (sum(square(x), {-1}) + epsilon) * (sum(square(y), {-1}) + epsilon);
+  const Tensor cosine = sum(x * y, {-1}) * rsqrt(lengths);
   const Tensor loss =
       where(target == 1, 1.0 - cosine, where(target == -1, clamp(cosine - margin, 0.0, {}), 0));
-  return reduced(loss, reduction);
+  return reduced(loss, reduction, a);
 }
 
 Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
@@ -209,8 +212,9 @@ Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const T
     throw ShapeError(
         fmt::format("[triplet_margin_loss] needs three tensors of one shape (N, D), got {}, {} and {}",
                     to_string(shape), to_string(near), to_string(far)));
-  const auto distance = [&](const Tensor& other) { return norm(anchor - other + epsilon, p, {-1}); };
-  return reduced(clamp(distance(positive) - distance(negative) + margin, 0.0, {}), reduction);
+  const Tensor x = wide(anchor);
+  const auto distance = [&](const Tensor& other) { return norm(x - wide(other) + epsilon, p, {-1}); };
+  return reduced(clamp(distance(positive) - distance(negative) + margin, 0.0, {}), reduction, anchor);
 }
 
 }  // namespace hearth

@@ -36,10 +36,11 @@ void check_channels(const Tensor& x, const Tensor& weight, const Tensor& bias, c
 // channel.
 Tensor scale_and_shift(const Tensor& x, const Tensor& mean, const Tensor& variance, const Tensor& weight,
                        const Tensor& bias, double epsilon) {
-  Tensor scale = rsqrt(variance + epsilon);
-  if (weight.defined()) scale = scale * weight;
-  Tensor shift = -mean * scale;
-  if (bias.defined()) shift = shift + bias;
+  const auto wide = [&](const Tensor& statistic) { return as(statistic, wide_dtype(x)); };
+  Tensor scale = rsqrt(wide(variance) + epsilon);
+  if (weight.defined()) scale = scale * wide(weight);
+  Tensor shift = -wide(mean) * scale;
+  if (bias.defined()) shift = shift + wide(bias);
   return as(x * along_axis(scale, x, 1) + along_axis(shift, x, 1), floating_dtype(x));
 }
 
@@ -99,11 +100,13 @@ Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight, co
                   double epsilon) {
   check_channels(x, weight, bias, "group_norm");
   const auto channels = x.size(1);
-  if (groups <= 0 || channels % groups != 0)
-    throw ValueError(fmt::format("[group_norm] {} channels do not split into {} groups", channels, groups));
+  if (groups <= 0) throw ValueError(fmt::format("[group_norm] groups must be positive, got {}", groups));
+  if (channels % groups != 0)
+    throw ShapeError(fmt::format("[group_norm] {} channels do not split into {} groups", channels, groups));
   Shape rows{x.size(0), groups, channels / groups};
   for (std::size_t i = 2; i < x.ndim(); ++i) rows.back() *= x.shape()[i];
-  Tensor result = reshape(layer_norm(reshape(x, rows), {rows.back()}, {}, {}, epsilon), x.shape());
+  const Tensor wide = as(x, wide_dtype(x));
+  Tensor result = reshape(layer_norm(reshape(wide, rows), {rows.back()}, {}, {}, epsilon), x.shape());
   if (weight.defined()) result = result * along_axis(weight, x, 1);
   if (bias.defined()) result = result + along_axis(bias, x, 1);
   return as(result, floating_dtype(x));
