@@ -10,7 +10,7 @@ namespace {
 
 Tensor wide(const Tensor& x) { return as(x, wide_dtype(x)); }
 
-// The loss of every element reduced as asked, in the dtype of the loss of x.
+// The losses of the elements, reduced, in x's dtype.
 Tensor reduced(const Tensor& loss, Reduction reduction, const Tensor& x) {
   const Tensor result = reduction == Reduction::none  ? loss
                         : reduction == Reduction::sum ? sum(loss)
@@ -134,7 +134,7 @@ Tensor huber_loss(const Tensor& x, const Tensor& target, Reduction reduction, do
   if (!(delta > 0)) throw ValueError(fmt::format("[huber_loss] delta must be positive, got {}", delta));
   const Tensor distance = abs(wide(x) - wide(target));
   return reduced(where(distance <= delta, square(distance) * 0.5, (distance - 0.5 * delta) * delta),
-                 reduction);
+                 reduction, x);
 }
 
 Tensor bce_loss(const Tensor& x, const Tensor& target, Reduction reduction) {
