@@ -33,7 +33,7 @@ Sizes check(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOp
   if (options.mask.defined()) {
     const Shape& mask = options.mask.shape();
     const Shape scores{s.batch, s.heads, s.queries, s.keys};
-    if (mask.size() > 4 || !(broadcast_shapes(mask, scores, "attention") == scores))
+    if (mask.empty() || mask.size() > 4 || !(broadcast_shapes(mask, scores, "attention") == scores))
       throw ShapeError(
           fmt::format("[attention] mask {} does not broadcast to {}", to_string(mask), to_string(scores)));
     if (options.mask.dtype() != DType::bool_ && !is_floating(options.mask.dtype()))
