@@ -206,7 +206,7 @@ void sum_unneeded(Term& term, const Labels& needed) {
   term.labels = std::move(kept);
 }
 
-// The labels of the result and of the terms after `first`, `skip` left out.
+// The labels of the result and of the terms from `first` on, `skip` left out.
 Labels needed_labels(const std::vector<Term>& terms, const Labels& result, std::size_t first,
                      std::size_t skip) {
   Labels needed = result;
