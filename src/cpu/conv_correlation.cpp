@@ -22,7 +22,7 @@ constexpr int64_t first_level = 6 << 10, second_level = 64 << 10;
 // taps.
 struct Pass {
   RunWindow window;
-  std::vector<int64_t> offsets;         // of the taps, in a plane
+  std::vector<int64_t> reads;           // offsets of the taps, for each of the channels taken at a time
   std::vector<int64_t> kernel_indices;  // of the taps, in the weights
   int64_t packed;                       // where its packed weights begin
 };
@@ -37,7 +37,7 @@ struct Problem {
 
 int64_t volume(const int64_t (&extents)[3]) { return extents[0] * extents[1] * extents[2]; }
 
-std::vector<Pass> make_passes(const Problem& p, const PlaneLayout& layout) {
+std::vector<Pass> make_passes(const Problem& p, const PlaneLayout& layout, int64_t channels_at_a_time) {
   std::vector<Pass> passes;
   for (const AxisPass& a : p.axes[0].passes)
     for (const AxisPass& b : p.axes[1].passes)
@@ -49,13 +49,17 @@ std::vector<Pass> make_passes(const Problem& p, const PlaneLayout& layout) {
                   {},
                   {},
                   0};
+        std::vector<int64_t> offsets;
         for (const AxisTap& ta : a.taps)
           for (const AxisTap& tb : b.taps)
             for (const AxisTap& tc : c.taps) {
-              pass.offsets.push_back(layout.offset(ta, tb, tc));
+              offsets.push_back(layout.offset(ta, tb, tc));
               pass.kernel_indices.push_back((ta.kernel_index * p.kernel[1] + tb.kernel_index) * p.kernel[2] +
                                             tc.kernel_index);
             }
+        for (int64_t channel = 0; channel < channels_at_a_time; ++channel)
+          for (int64_t offset : offsets) pass.reads.push_back(channel * layout.stride() + offset);
+        pass.reads.push_back(0);  // the one more that the kernel looks at
         passes.push_back(std::move(pass));
       }
   return passes;
@@ -80,7 +84,7 @@ class PackedWeights {
   }
 
   int64_t block_stride(const Pass& pass) const {
-    return channels_ * static_cast<int64_t>(pass.offsets.size()) * block_;
+    return channels_ * static_cast<int64_t>(pass.kernel_indices.size()) * block_;
   }
   float* at(const Pass& pass, int64_t group, int64_t first_out) const {
     return storage_.data() + pass.packed + (group * blocks_ + first_out / block_) * block_stride(pass);
@@ -148,9 +152,9 @@ Cuts choose_cuts(const Problem& p) {
   cuts.parts = std::max<int64_t>(1, (p.out_channels + cuts.part - 1) / cuts.part);
 
   const int64_t rows = p.kernel[0] * p.kernel[1], taps = volume(p.kernel);
-  cuts.channels_at_a_time = std::max<int64_t>(8, first_level / (rows * 32));
-  const int64_t channels = std::min(cuts.channels_at_a_time, std::max<int64_t>(p.channels, 1));
-  cuts.out_at_a_time = std::max<int64_t>(1, second_level / (channels * taps * block)) * block;
+  cuts.channels_at_a_time =
+      std::clamp<int64_t>(first_level / (rows * 32), 8, std::max<int64_t>(p.channels, 8));
+  cuts.out_at_a_time = std::max<int64_t>(1, second_level / (cuts.channels_at_a_time * taps * block)) * block;
   return cuts;
 }
 
@@ -174,14 +178,13 @@ void correlate_stripe(const Problem& p, const Cuts& cuts, const PlaneLayout& lay
       const int64_t outs = std::min(cuts.out_at_a_time, last_out - o);
       int64_t c = 0;
       do {  // at least once: without channels the result is the bias
-        kernels.correlate({.planes = planes,
-                           .plane_stride = layout.stride(),
-                           .first_channel = c,
-                           .channels = std::min(cuts.channels_at_a_time, p.channels - c),
-                           .taps = pass.offsets.data(),
-                           .tap_count = static_cast<int64_t>(pass.offsets.size()),
+        const int64_t taps = static_cast<int64_t>(pass.kernel_indices.size());
+        kernels.correlate({.planes = planes + c * layout.stride(),
+                           .reads = pass.reads.data(),
+                           .read_count = std::min(cuts.channels_at_a_time, p.channels - c) * taps,
                            .weights = packed.at(pass, group, o),
                            .weight_stride = packed.block_stride(pass),
+                           .first_weight = c * taps,
                            .out = sums.data(),
                            .out_stride = out_stride,
                            .out_channels = outs,
@@ -201,7 +204,7 @@ void correlate(const Problem& p, const float* source, const float* w, const floa
   if (p.batch * p.out_channels * volume(p.result) == 0) return;
   const Cuts cuts = choose_cuts(p);
   const PlaneLayout layout(p.axes, cuts.stripe_axis, cuts.stripe, conv_kernels().lanes);
-  std::vector<Pass> passes = make_passes(p, layout);
+  std::vector<Pass> passes = make_passes(p, layout, cuts.channels_at_a_time);
   const PackedWeights packed(p, passes, w);
 
   parallel_for(p.batch * p.groups * cuts.stripes * cuts.parts, 1, [&](int64_t begin, int64_t end) {

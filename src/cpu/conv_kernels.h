@@ -9,15 +9,14 @@
 
 namespace hearth::cpu {
 
-// out[o][p] = start[o] + sum over channels c and taps t of weights[o][c][t] * planes[c][p + taps[t]]
+// out[o][p] = start[o] + sum over reads k of weights[o][k] * planes[reads[k] + p]
 struct Correlation {
   const float* planes;
-  std::int64_t plane_stride;
-  std::int64_t first_channel, channels;  // the sum is over these
-  const std::int64_t* taps;
-  std::int64_t tap_count;
-  const float* weights;        // packed in blocks of output channels: [block][channel][tap][width]
+  const std::int64_t* reads;  // one for each channel and tap, and one more that is looked at but not used
+  std::int64_t read_count;
+  const float* weights;        // packed in blocks of output channels: [block][k][width]
   std::int64_t weight_stride;  // from a block to the next
+  std::int64_t first_weight;   // the k that reads[0] belongs to
   float* out;
   std::int64_t out_stride, out_channels;
   std::int64_t positions;  // planes are read and out is written up to a multiple of `lanes`

@@ -46,6 +46,8 @@ inline Vector load(const float* from) { return (Vector) * reinterpret_cast<const
 inline void store(float* to, Vector value) { *reinterpret_cast<Unaligned*>(to) = (Unaligned)value; }
 inline Vector broadcast(float value) { return value - Vector{}; }
 
+// Sums stay in registers only if every loop over them is unrolled, hence the pragmas.
+//
 // A full block of sums: 8 x 3 vectors where there are 32 registers, 4 x 3 where there are 16. Narrower
 // blocks, for the last channels and for small groups, make up for it with more vectors.
 constexpr int block = registers == 32 ? 8 : 4;
@@ -73,35 +75,40 @@ template <int width, int count>
 void correlate_tile(const Correlation& c, const float* planes, const float* weights, const float* start,
                     float* out, int64_t valid) {
   Vector sum[width][count];
+#pragma GCC unroll 8
   for (int o = 0; o < width; ++o)
+#pragma GCC unroll 8
     for (int j = 0; j < count; ++j)
       sum[o][j] = o >= valid ? Vector{}
                   : start    ? broadcast(start[o])
                              : load(out + o * c.out_stride + j * lanes);
-  const int64_t *taps = c.taps, *taps_end = taps + c.tap_count;
-  for (int64_t channel = 0; channel < c.channels; ++channel, planes += c.plane_stride)
-    for (const int64_t* tap = taps; tap < taps_end; ++tap, weights += width) {
-      const Weights<width> w(weights);
-      Vector x[count];
+  // The address is looked up one read ahead: the multiply-adds waiting for it would fill the processor's
+  // queues.
+  const float* next = planes + c.reads[0];
+  for (int64_t k = 0; k < c.read_count; ++k, weights += width) {
+    const float* from = next;
+    next = planes + c.reads[k + 1];
+    const Weights<width> w(weights);
+    Vector x[count];
 #pragma GCC unroll 8
-      for (int j = 0; j < count; ++j) x[j] = load(planes + *tap + j * lanes);
+    for (int j = 0; j < count; ++j) x[j] = load(from + j * lanes);
 #pragma GCC unroll 8
-      for (int o = 0; o < width; ++o)
+    for (int o = 0; o < width; ++o)
 #pragma GCC unroll 8
-        for (int j = 0; j < count; ++j) sum[o][j] = w.times(o, x[j], sum[o][j]);
-    }
+      for (int j = 0; j < count; ++j) sum[o][j] = w.times(o, x[j], sum[o][j]);
+  }
 #pragma GCC unroll 8
   for (int o = 0; o < width; ++o) {
     if (o >= valid) break;
+#pragma GCC unroll 8
     for (int j = 0; j < count; ++j) store(out + o * c.out_stride + j * lanes, sum[o][j]);
   }
 }
 
 template <int width, int count>
 void correlate_block(const Correlation& c, int64_t first_out, int64_t position) {
-  const float* weights =
-      c.weights + first_out / block * c.weight_stride + c.first_channel * c.tap_count * width;
-  correlate_tile<width, count>(c, c.planes + c.first_channel * c.plane_stride + position, weights,
+  correlate_tile<width, count>(c, c.planes + position,
+                               c.weights + first_out / block * c.weight_stride + c.first_weight * width,
                                c.start ? c.start + first_out : nullptr,
                                c.out + first_out * c.out_stride + position, c.out_channels - first_out);
 }
@@ -152,6 +159,7 @@ void sum_tile(const GradientSums& s, int64_t first_out, int64_t first_read) {
     const float* planes = s.planes + image * s.planes_image_stride;
     const float* gradients = s.gradients + image * s.gradients_image_stride + first_out * s.gradients_stride;
     const float* rows[count];
+#pragma GCC unroll 8
     for (int k = 0; k < count; ++k) rows[k] = planes + reads[k];
     for (int64_t p = 0; p < s.positions; p += lanes) {
       Vector x[count];
@@ -166,7 +174,9 @@ void sum_tile(const GradientSums& s, int64_t first_out, int64_t first_read) {
     }
   }
   float* sums = s.sums + first_out * s.sums_stride + first_read;
+#pragma GCC unroll 8
   for (int o = 0; o < width; ++o)
+#pragma GCC unroll 8
     for (int k = 0; k < count; ++k) sums[o * s.sums_stride + k] += sum_lanes(sum[o][k]);
 }
 
