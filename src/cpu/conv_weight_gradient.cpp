@@ -20,8 +20,9 @@ namespace {
 using std::int64_t;
 
 // Floats: what a run over positions should not exceed, nor fall short of where there are images enough; the
-// planes that should stay in the second-level cache; the most that copies of dw may take.
-constexpr int64_t run_most = 1024, run_least = 512, second_level = 64 << 10, copies_most = 8 << 20;
+// planes that should stay in the first-level cache while the gradients pass by; the most that copies of dw
+// may take.
+constexpr int64_t run_most = 1024, run_least = 512, first_level = 6 << 10, copies_most = 8 << 20;
 
 int64_t volume(const int64_t (&extents)[3]) { return extents[0] * extents[1] * extents[2]; }
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -68,7 +69,7 @@ class Task {
         channels_(s.in_channels / s.groups),
         out_channels_(s.out_channels / s.groups) {
     const int64_t plane = layout_.stride() * cuts.images_at_a_time;
-    channels_at_a_time_ = std::clamp<int64_t>(second_level / plane, 1, channels_);
+    channels_at_a_time_ = std::clamp<int64_t>(first_level / plane, 1, channels_);
     for (int64_t c = 0; c < channels_at_a_time_; ++c)
       for (const AxisTap& ta : axes[0].passes[0].taps)
         for (const AxisTap& tb : axes[1].passes[0].taps)

@@ -155,19 +155,23 @@ template <int width, int count>
 void sum_tile(const GradientSums& s, int64_t first_out, int64_t first_read) {
   Vector sum[width][count] = {};
   const int64_t* reads = s.reads + first_read;
+  const int64_t positions = s.positions;
   for (int64_t image = 0; image < s.images; ++image) {
-    const float* planes = s.planes + image * s.planes_image_stride;
-    const float* gradients = s.gradients + image * s.gradients_image_stride + first_out * s.gradients_stride;
-    const float* rows[count];
+    const float *planes[count], *gradients[width];
 #pragma GCC unroll 8
-    for (int k = 0; k < count; ++k) rows[k] = planes + reads[k];
-    for (int64_t p = 0; p < s.positions; p += lanes) {
+    for (int k = 0; k < count; ++k) planes[k] = s.planes + image * s.planes_image_stride + reads[k];
+#pragma GCC unroll 8
+    for (int o = 0; o < width; ++o)
+      gradients[o] = s.gradients + image * s.gradients_image_stride + (first_out + o) * s.gradients_stride;
+    for (int64_t p = 0; p < positions; p += lanes) {
       Vector x[count];
 #pragma GCC unroll 8
-      for (int k = 0; k < count; ++k) x[k] = load(rows[k] + p);
+      for (int k = 0; k < count; ++k) x[k] = load(planes[k] + p);
 #pragma GCC unroll 8
       for (int o = 0; o < width; ++o) {
-        const Vector g = load(gradients + o * s.gradients_stride + p);
+        asm volatile("" ::
+                         : "memory");  // or the compiler loads all gradients first, and runs out of registers
+        const Vector g = load(gradients[o] + p);
 #pragma GCC unroll 8
         for (int k = 0; k < count; ++k) sum[o][k] = multiply_add(g, x[k], sum[o][k]);
       }
