@@ -1,7 +1,7 @@
 // Tensors from the bytes of files, and back.
 #include "io/host_tensor.h"
 
-#include <cstring>
+#include <algorithm>
 
 #include "base/file.h"
 #include "hearth/error.h"
@@ -49,7 +49,7 @@ Tensor to_tensor(const Array& array) {
     return from_memory(array.bytes.data(), array.shape, array.dtype, array.owner);
   // Never null, even for an empty array.
   const std::shared_ptr<std::byte[]> copy(new std::byte[array.bytes.size() + 1]);
-  std::memcpy(copy.get(), array.bytes.data(), array.bytes.size());
+  std::copy(array.bytes.begin(), array.bytes.end(), copy.get());
   return from_memory(copy.get(), array.shape, array.dtype, copy);
 }
 
