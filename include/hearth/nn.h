@@ -399,8 +399,8 @@ struct MultiheadAttentionOptions {
 };
 struct AttentionMask {
   bool causal = false;
-  Tensor mask;      // undefined or broadcast to (batch, heads, queries, keys)
-  Tensor key_mask;  // undefined or bool (batch, keys)
+  Tensor mask{};      // undefined or broadcast to (batch, heads, queries, keys)
+  Tensor key_mask{};  // undefined or bool (batch, keys)
 };
 // PyTorch's MultiheadAttention with batch_first, weights included.
 class MultiheadAttention : public Module {
@@ -434,8 +434,8 @@ struct AttentionLayerOptions {
   std::int64_t context_features = 0;  // of the context; 0: as x
   bool bias = true;
   bool causal = false;
-  std::optional<double> rope_base;  // rotary positions of queries and keys; self-attention only
-  double dropout = 0.0;             // of the attention weights
+  std::optional<double> rope_base{};  // rotary positions of queries and keys; self-attention only
+  double dropout = 0.0;               // of the attention weights
 };
 // What self- and cross-attention share: queries from x, keys and values from a context.
 class GroupedAttention : public Module {
