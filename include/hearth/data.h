@@ -105,7 +105,7 @@ bool has_mnist(const std::filesystem::path& folder);
 struct CsvDatasetOptions {
   bool header = true;
   char separator = ',';
-  std::vector<std::int64_t> target_columns;  // negative ones count from the end
+  std::vector<std::int64_t> target_columns{};  // negative ones count from the end
   bool class_target = false;
 };
 class CsvDataset : public TensorDataset {
@@ -286,10 +286,10 @@ struct DataLoaderOptions {
   int prefetch_factor = 2;  // batches prepared ahead, per worker
   std::uint64_t seed = 0;
   // In place of `shuffle`; with `batch_sampler`, batch_size and drop_last are not used either.
-  SamplerPtr sampler;
-  std::shared_ptr<const BatchSampler> batch_sampler;
+  SamplerPtr sampler{};
+  std::shared_ptr<const BatchSampler> batch_sampler{};
   // In place of get_batch(); called from several threads at once.
-  std::function<Batch(std::span<const Sample>)> collate;
+  std::function<Batch(std::span<const Sample>)> collate{};
 };
 
 // Where a loader stands: enough to see the same batches again from there on.

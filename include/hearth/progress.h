@@ -15,7 +15,7 @@ struct ProgressOptions {
   bool enabled = true;
   std::FILE* stream = stderr;
   // Whether to redraw in place; asks the stream when not given.
-  std::optional<bool> terminal;
+  std::optional<bool> terminal{};
   double redraw_seconds = 0.1;  // on a terminal
   double line_seconds = 15.0;   // between plain lines
 };

@@ -45,14 +45,15 @@ class NonFiniteLoss : public Error {
 // Type of the matrix work. f16 also scales the loss.
 enum class Precision { f32, bf16, f16 };
 
-// never: begin anew. automatic: go on from the newest checkpoint that can be read, if there is one. required:
-// fail with FileError if there is none.
+// never: begin anew; a folder that already has checkpoints is refused (ValueError), lest two runs mix.
+// automatic: go on from the newest checkpoint that can be read, if there is one. required: fail with
+// FileError if there is none.
 enum class Resume { never, automatic, required };
 
 enum class Interval { step, epoch };
 
 struct CheckpointConfig {
-  std::filesystem::path folder;  // made if absent; empty: no checkpoints
+  std::filesystem::path folder{};  // made if absent; empty: no checkpoints
   std::int64_t every_steps = 0;  // also save every so many steps, besides after each evaluation; 0: only then
   int keep_last = 2;             // older ones are removed, except the best
   Resume resume = Resume::never;
@@ -72,18 +73,18 @@ struct TrainerConfig {
   double clip_value = 0.0;      // limit of each element; 0: none
   Precision precision = Precision::f32;
   double ema_decay = 0.0;  // > 0: keep a moving average of the parameters, which evaluation uses
-  Schedule schedule;       // of the learning rate; none: constant
+  Schedule schedule{};     // of the learning rate; none: constant
   Interval schedule_interval = Interval::step;
-  std::optional<PlateauOptions> plateau;  // lowers the rate when the monitored value stops improving
-  std::int64_t evaluate_steps = 0;        // evaluate every so many steps; 0: after each epoch
-  std::string monitor;  // "loss" or the name of a metric: decides what is best; default: the first metric,
-                        // else the loss
-  EarlyStopping early_stopping;
-  CheckpointConfig checkpoints;
+  std::optional<PlateauOptions> plateau{};  // lowers the rate when the monitored value stops improving
+  std::int64_t evaluate_steps = 0;          // evaluate every so many steps; 0: after each epoch
+  std::string monitor{};  // "loss" or the name of a metric: decides what is best; default: the first metric,
+                          // else the loss
+  EarlyStopping early_stopping{};
+  CheckpointConfig checkpoints{};
   bool use_compile = false;  // trace the step once and replay it
   bool handle_interrupts =
       true;  // SIGINT and SIGTERM: finish the step, save, return. A second one ends the process.
-  ProgressOptions progress;
+  ProgressOptions progress{};
 };
 
 // What the forward pass of one batch gives. Output and target go to the metrics and may be undefined.
@@ -93,8 +94,8 @@ struct Forward {
 };
 
 struct Evaluation {
-  double loss = 0;                                      // mean over samples
-  std::vector<std::pair<std::string, double>> metrics;  // in order of add_metric
+  double loss = 0;                                        // mean over samples
+  std::vector<std::pair<std::string, double>> metrics{};  // in order of add_metric
   std::int64_t samples = 0;
   double seconds = 0;
 };
@@ -105,7 +106,7 @@ struct Record {
   std::int64_t epoch = 0;  // epochs begun
   double train_loss = 0;   // mean since the last record
   double learning_rate = 0;
-  std::optional<Evaluation> evaluation;
+  std::optional<Evaluation> evaluation{};
 };
 
 enum class Ending { finished, stopped_early, interrupted, stopped };

@@ -326,8 +326,14 @@ struct Trainer::Impl {
   void resume(data::DataLoader& train, ProgressBar& bar) {
     const CheckpointConfig& checkpoints = config.checkpoints;
     resume_tried = true;
-    if (checkpoints.folder.empty() || checkpoints.resume == Resume::never) return;
+    if (checkpoints.folder.empty()) return;
     auto paths = list_checkpoints(checkpoints.folder);
+    if (checkpoints.resume == Resume::never) {
+      if (paths.empty()) return;
+      throw ValueError(
+          fmt::format("{}: has checkpoints of an earlier run; resume it, or choose another folder",
+                      checkpoints.folder.string()));
+    }
     for (auto newest = paths.rbegin(); newest != paths.rend(); ++newest) {
       try {
         load(*newest, train);
