@@ -1,6 +1,7 @@
 // Comparing computed tensors with expected values, and running a test on every device there is.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <sstream>
@@ -60,13 +61,6 @@ inline double largest(DType dtype) {
   }
 }
 
-// |got - expected| <= relative * |expected| + absolute
-struct Tolerance {
-  double relative = 0;
-  double absolute = 0;
-  double allowed(double expected) const { return relative * std::abs(expected) + absolute; }
-};
-
 inline double largest_finite_magnitude(const std::vector<double>& values) {
   double largest_seen = 0;
   for (double v : values)
@@ -74,16 +68,15 @@ inline double largest_finite_magnitude(const std::vector<double>& values) {
   return largest_seen;
 }
 
-inline bool within(double got, double expected, const Tolerance& tolerance, double limit) {
+inline bool within(double got, double expected, double allowed, double limit) {
   if (std::isnan(expected)) return std::isnan(got);
   if (std::isnan(got)) return false;
   if (got == expected) return true;
   // Beyond the largest number, and just below it, both the largest number and infinity are right.
   if (std::isinf(got))
-    return std::signbit(got) == std::signbit(expected) &&
-           std::abs(expected) + tolerance.allowed(expected) > limit;
+    return std::signbit(got) == std::signbit(expected) && std::abs(expected) + allowed > limit;
   if (std::isinf(expected)) return false;
-  return std::abs(got - expected) <= tolerance.allowed(expected);
+  return std::abs(got - expected) <= allowed;
 }
 
 inline std::string position_of(std::size_t offset, const Shape& shape) {
@@ -96,9 +89,10 @@ inline std::string position_of(std::size_t offset, const Shape& shape) {
   return to_string(position);
 }
 
-// Says where `got` and `expected` first differ; empty if they agree.
+// Says where `got` and `expected` first differ by more than `allowed` (one difference per element, or one for
+// all); empty if they agree.
 inline std::string first_difference(const std::vector<double>& got, const std::vector<double>& expected,
-                                    const Shape& shape, DType dtype, const Tolerance& tolerance) {
+                                    const Shape& shape, DType dtype, const std::vector<double>& allowed) {
   std::ostringstream text;
   text.precision(17);
   if (got.size() != expected.size()) {
@@ -106,12 +100,13 @@ inline std::string first_difference(const std::vector<double>& got, const std::v
     return text.str();
   }
   std::size_t first = got.size(), wrong = 0;
+  const auto allowed_at = [&](std::size_t i) { return allowed.size() == 1 ? allowed[0] : allowed[i]; };
   for (std::size_t i = 0; i < got.size(); ++i)
-    if (!within(got[i], expected[i], tolerance, largest(dtype)) && wrong++ == 0) first = i;
+    if (!within(got[i], expected[i], allowed_at(i), largest(dtype)) && wrong++ == 0) first = i;
   if (wrong == 0) return {};
   text << "at " << position_of(first, shape) << " of " << to_string(shape) << ": got " << got[first]
-       << ", expected " << expected[first] << ", allowed difference " << tolerance.allowed(expected[first])
-       << " (" << wrong << " of " << got.size() << " elements differ)";
+       << ", expected " << expected[first] << ", allowed difference " << allowed_at(first) << " (" << wrong
+       << " of " << got.size() << " elements differ)";
   return text.str();
 }
 

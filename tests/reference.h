@@ -73,7 +73,8 @@ Array map(const Array& x, F f) {
 inline Shape broadcast(const Shape& a, const Shape& b) {
   Shape result(std::max(a.size(), b.size()));
   for (std::size_t i = 0; i < result.size(); ++i) {  // from the last axis
-    const auto from_a = i < a.size() ? a[a.size() - 1 - i] : 1, from_b = i < b.size() ? b[b.size() - 1 - i] : 1;
+    const auto from_a = i < a.size() ? a[a.size() - 1 - i] : 1,
+               from_b = i < b.size() ? b[b.size() - 1 - i] : 1;
     result[result.size() - 1 - i] = from_a == 1 ? from_b : from_a;
   }
   return result;
@@ -122,7 +123,8 @@ Array along(const Array& x, std::int64_t axis, F f) {
   Shape outer = x.shape;
   outer[a] = 1;
   Array result{x.shape, {}};
-  result.shape[a] = static_cast<std::int64_t>(f(std::vector<double>(static_cast<std::size_t>(x.shape[a]))).size());
+  result.shape[a] =
+      static_cast<std::int64_t>(f(std::vector<double>(static_cast<std::size_t>(x.shape[a]))).size());
   result.values.resize(static_cast<std::size_t>(element_count(result.shape)));
   for_each_position(outer, [&](const Position& p) {
     std::vector<double> line;
@@ -217,7 +219,8 @@ inline Array permute(const Array& x, const Axes& order) {
 inline Array reshape(const Array& x, const Shape& shape) { return {shape, x.values}; }
 
 // Elements start, start + step, ... (`count` of them) along `axis`.
-inline Array pick(const Array& x, std::int64_t axis, std::int64_t start, std::int64_t count, std::int64_t step = 1) {
+inline Array pick(const Array& x, std::int64_t axis, std::int64_t start, std::int64_t count,
+                  std::int64_t step = 1) {
   const auto a = axis_of(x, axis);
   Shape shape = x.shape;
   shape[a] = count;
@@ -243,7 +246,8 @@ inline Array concat(const std::vector<Array>& parts, std::int64_t axis) {
 
 inline Array insert_axis(const Array& x, std::int64_t axis) {
   Shape shape = x.shape;
-  shape.insert(static_cast<std::size_t>(axis < 0 ? axis + static_cast<std::int64_t>(shape.size()) + 1 : axis), 1);
+  shape.insert(static_cast<std::size_t>(axis < 0 ? axis + static_cast<std::int64_t>(shape.size()) + 1 : axis),
+               1);
   return {shape, x.values};
 }
 
