@@ -34,6 +34,8 @@ struct Golden {
   std::vector<std::size_t> gradients;
 };
 
+void PrintTo(const Golden& golden, std::ostream* out) { *out << golden.name; }
+
 struct File {
   std::vector<Golden> cases;
   std::map<std::string, Stored> tensors;

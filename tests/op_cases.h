@@ -6,6 +6,7 @@
 #pragma once
 
 #include <functional>
+#include <iosfwd>
 #include <string>
 #include <vector>
 
@@ -45,7 +46,7 @@ struct ElementwiseCase {
   Rule rule = Rule::numeric;
   bool has_gradient_a = false, has_gradient_b = false;
   TensorFunction function;
-  // Null if op_cases.cpp has none for this row; op_table_test fails then.
+  // Null if op_cases_elementwise.cpp has none for this row; op_table_test fails then.
   const ElementwiseReference* reference = nullptr;
 };
 
@@ -82,5 +83,9 @@ struct OpCase {
 };
 
 const std::vector<OpCase>& op_cases();
+
+// For GoogleTest.
+void PrintTo(const ElementwiseCase& entry, std::ostream* out);
+void PrintTo(const OpCase& entry, std::ostream* out);
 
 }  // namespace hearth::testing

@@ -258,7 +258,7 @@ class ElementwiseTable : public ::testing::TestWithParam<ElementwiseCase> {
 
   void SetUp() override {
     ASSERT_NE(row().reference, nullptr)
-        << row().name << " of elementwise.inc has no reference in op_cases.cpp";
+        << row().name << " of elementwise.inc has no reference in op_cases_elementwise.cpp";
   }
 
   Array expected(const std::vector<Array>& in) const {
