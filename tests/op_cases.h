@@ -1,8 +1,9 @@
 // The table of operation cases: what to call, on what, and an independent reference for the result.
 //
-// Correctness and gradient tests (op_table_test.cpp) run every case on every device, with variations of
-// layout, dtype and surroundings that they generate themselves. A case is one entry in op_cases.cpp; an
-// elementwise operation needs only a reference there, its case follows from its row in elementwise.inc.
+// Correctness and gradient tests (elementwise_table_test.cpp, op_table_test.cpp) run every case on every
+// device, with variations of layout, dtype and surroundings that they generate themselves. A case is one
+// entry in op_cases.cpp; an elementwise operation needs only a reference there, its case follows from its row
+// in elementwise.inc.
 #pragma once
 
 #include <functional>
@@ -46,7 +47,7 @@ struct ElementwiseCase {
   Rule rule = Rule::numeric;
   bool has_gradient_a = false, has_gradient_b = false;
   TensorFunction function;
-  // Null if op_cases_elementwise.cpp has none for this row; op_table_test fails then.
+  // Null if op_cases_elementwise.cpp has none for this row; elementwise_table_test fails then.
   const ElementwiseReference* reference = nullptr;
 };
 
