@@ -183,6 +183,8 @@ TEST_P(ElementwiseTable, SpecialValues) {
       if (dtype != DType::f16)
         values.insert(values.end(), {1e10, -1e10, 1e-10, -1e-10, 1e20, 1e-20, 0x1p-126, 1e-30});
       for (auto& v : values) v = round_to(dtype, v);
+      std::erase_if(values,
+                    [&](double v) { return std::isfinite(v) && std::abs(v) > reference().special_limit; });
       const auto count = static_cast<std::int64_t>(values.size());
       std::vector<Array> in = {{{count}, values}};
       if (row().binary) in = {{{count, 1}, values}, {{count}, values}};  // all pairs

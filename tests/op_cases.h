@@ -31,10 +31,14 @@ struct ElementwiseReference {
   std::function<double(double, double)> value;  // of a unary operation the second argument means nothing
   Range a{-3, 3};                               // where values and gradients are compared
   Range b{-3, 3};
-  double roundings =
-      4;  // allowed error of f32 and f64, in units of rounding (half the last place) of the result
-  double cancellation = 0;  // ... and of the largest operand, where the formula of the row subtracts
-  bool special = true;      // also with NaN, infinities, zeros, the largest and smallest numbers
+  // Allowed error of f32 and f64, in units of rounding (half the last place) of the result. Functions may be
+  // off by 4 units in the last place; arithmetic rounds once.
+  double roundings = 8;
+  // ... and of the largest operand, where the formula of the row subtracts.
+  double cancellation = 0;
+  // Also with NaN, infinities, zeros, the largest and smallest numbers, but for finite ones beyond the limit.
+  bool special = true;
+  double special_limit = std::numeric_limits<double>::infinity();
   // Where integers differ from `value` of the same numbers; `bits` is the width of the dtype.
   std::function<std::int64_t(std::int64_t, std::int64_t, int bits)> integer = nullptr;
   Range integer_a{-100, 100};
