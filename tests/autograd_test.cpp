@@ -1,6 +1,8 @@
 // Gradients: accumulation, leaves, modes, higher orders.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "hearth/error.h"
 #include "hearth/eval.h"
 #include "hearth/grad.h"
