@@ -50,9 +50,11 @@ void softmax(const NormalisationRows& rows) {
   const std::int64_t n = rows.size;
   for_each_row<S, false>(rows, [n](const C* x, const C*, C* out) HEARTH_LAMBDA {
     const C top = largest(x, n);
-#pragma GCC ivdep
-    for (std::int64_t i = 0; i < n; ++i) out[i] = math::exp(x[i] - top);
-    const C scale = C(1) / sum(out, n);
+    const C scale = C(1) / reduce<C>(n, Plus{}, [=]<typename V>(std::int64_t i) HEARTH_LAMBDA {
+                      const V value = exponential(load<V>(x + i) - top);
+                      store(out + i, value);
+                      return value;
+                    });
     for (std::int64_t i = 0; i < n; ++i) out[i] *= scale;
   });
 }
@@ -74,9 +76,9 @@ void log_softmax(const NormalisationRows& rows) {
   const std::int64_t n = rows.size;
   for_each_row<S, false>(rows, [n](const C* x, const C*, C* out) HEARTH_LAMBDA {
     const C top = largest(x, n);
-#pragma GCC ivdep
-    for (std::int64_t i = 0; i < n; ++i) out[i] = math::exp(x[i] - top);
-    const C logarithm = math::log(sum(out, n));
+    const C logarithm = math::log(reduce<C>(n, Plus{}, [=]<typename V>(std::int64_t i) HEARTH_LAMBDA {
+      return exponential(load<V>(x + i) - top);
+    }));
 #pragma GCC ivdep
     for (std::int64_t i = 0; i < n; ++i) out[i] = (x[i] - top) - logarithm;
   });
@@ -88,8 +90,9 @@ void log_softmax_grad(const NormalisationRows& rows) {
   const std::int64_t n = rows.size;
   for_each_row<S, true>(rows, [n](const C* y, const C* dy, C* out) HEARTH_LAMBDA {
     const C total = sum(dy, n);
-#pragma GCC ivdep
-    for (std::int64_t i = 0; i < n; ++i) out[i] = dy[i] - math::exp(y[i]) * total;
+    map(out, n, [=]<typename V>(std::int64_t i) HEARTH_LAMBDA {
+      return load<V>(dy + i) - exponential(load<V>(y + i)) * total;
+    });
   });
 }
 
@@ -100,12 +103,12 @@ struct Moments {
 
 template <typename C>
 HEARTH_INLINE Moments<C> moments(const C* x, std::int64_t n, C epsilon) {
-  const C mean = sum(x, n) / static_cast<C>(n);
+  const C share = C(1) / static_cast<C>(n), mean = sum(x, n) * share;
   const C squares = reduce<C>(n, Plus{}, [=]<typename V>(std::int64_t i) HEARTH_LAMBDA {
     const V centred = load<V>(x + i) - mean;
     return centred * centred;
   });
-  return {mean, C(1) / math::sqrt(squares / static_cast<C>(n) + epsilon)};
+  return {mean, C(1) / math::sqrt(squares * share + epsilon)};
 }
 
 template <typename S>
