@@ -206,6 +206,13 @@ void correlate(const Problem& p, const float* source, const float* w, const floa
   const std::vector<float> zeros(bias ? 0 : static_cast<std::size_t>(p.groups * p.out_channels));
   const float* start_values = bias ? bias : zeros.data();
 
+  // Results that meet no tap (a stride larger than the kernel leaves such): zero them all at once, not one by
+  // one.
+  const auto meets_no_tap = [](const Pass& pass) { return pass.kernel_indices.empty(); };
+  if (std::erase_if(passes, meets_no_tap) > 0)
+    parallel_for(p.batch * p.groups * p.out_channels * volume(p.result), 1 << 16,
+                 [&](int64_t begin, int64_t end) { std::fill(result + begin, result + end, 0.0f); });
+
   parallel_for(p.batch * p.groups * cuts.stripes * cuts.parts, 1, [&](int64_t begin, int64_t end) {
     const Scratch planes(p.channels * layout.stride());
     int64_t filled = -1;  // the parts of one stripe share its planes

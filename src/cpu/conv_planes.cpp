@@ -2,6 +2,7 @@
 #include "cpu/conv_planes.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace hearth::cpu {
 namespace {
@@ -11,8 +12,21 @@ using std::int64_t;
 int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0); }
 int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
 
-void copy(const float* __restrict from, float* __restrict to, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) to[i] = from[i];
+// Rows are short: the last, partial block overlaps the one before, so that no loop over single elements
+// remains.
+inline void copy(const float* __restrict from, float* __restrict to, int64_t count) {
+  constexpr int64_t block = 4;
+  if (count < block) {
+    for (int64_t i = 0; i < count; ++i) to[i] = from[i];
+    return;
+  }
+  for (int64_t i = 0; i + block <= count; i += block) std::memcpy(to + i, from + i, block * sizeof(float));
+  std::memcpy(to + count - block, from + count - block, block * sizeof(float));
+}
+
+template <int64_t fixed_step>
+inline void copy_strided(const float* __restrict from, int64_t step, float* __restrict to, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) to[i] = from[i * (fixed_step > 0 ? fixed_step : step)];
 }
 
 }  // namespace
@@ -126,7 +140,10 @@ void PlaneLayout::fill_subplane(const float* source, const int64_t (&first)[3], 
       }
       const float* from = source + (a * source_[1] + b) * source_[2] + first[2];
       for (int64_t q = 0; q < begin; ++q) row[q] = 0;
-      for (int64_t q = begin; q < end; ++q) row[q] = from[q * step];
+      if constexpr (fixed_step == 1)
+        copy(from + begin, row + begin, end - begin);
+      else
+        copy_strided<fixed_step>(from + begin * step, step, row + begin, end - begin);
       for (int64_t q = end; q < extent_[2]; ++q) row[q] = 0;
     }
 }
@@ -171,7 +188,7 @@ void gather_run(const PlaneLayout& layout, const RunWindow& w, const float* tens
       float* to = run + i * layout.slice() + j * layout.pitch();
       const float* from =
           tensor + ((w.first[0] + i) * w.extent[1] + w.first[1] + j) * w.extent[2] + w.first[2];
-      std::fill(end, to, 0.0f);
+      for (; end < to; ++end) *end = 0;
       copy(from, to, w.count[2]);
       end = to + w.count[2];
     }
