@@ -105,12 +105,25 @@ class PackedWeights {
     const int64_t valid = std::min(width, p.out_channels - first_out);
     const float* from = w + group * p.weight_group + first_out * p.weight_out;
     float* to = at(pass, group, first_out);
-    for (int64_t c = 0; c < p.channels; ++c)
-      for (int64_t k : pass.kernel_indices) {
-        for (int64_t o = 0; o < valid; ++o) to[o] = from[c * p.weight_in + k + o * p.weight_out];
-        for (int64_t o = valid; o < width; ++o) to[o] = 0;
-        to += width;
-      }
+    if (valid == 8)
+      pack_block<8>(p, pass, from, to);
+    else if (valid == 4 && width == 4)
+      pack_block<4>(p, pass, from, to);
+    else
+      for (int64_t c = 0; c < p.channels; ++c)
+        for (int64_t k : pass.kernel_indices)
+          for (int64_t o = 0; o < width; ++o)
+            *to++ = o < valid ? from[c * p.weight_in + k + o * p.weight_out] : 0;
+  }
+
+  // The same for a full block of a width known at compile time.
+  template <int width>
+  static void pack_block(const Problem& p, const Pass& pass, const float* from, float* to) {
+    const int64_t weight_out = p.weight_out, *first = pass.kernel_indices.data();
+    const int64_t* last = first + pass.kernel_indices.size();
+    for (int64_t c = 0; c < p.channels; ++c, from += p.weight_in)
+      for (const int64_t* k = first; k < last; ++k, to += width)
+        for (int o = 0; o < width; ++o) to[o] = from[*k + o * weight_out];
   }
 
   int64_t block_, blocks_, channels_;
