@@ -32,7 +32,4 @@ std::vector<Tensor> gradients(const Tensor& output, const std::vector<Tensor>& i
 using TensorFunction = std::function<Tensor(const std::vector<Tensor>&)>;
 std::function<std::pair<Tensor, std::vector<Tensor>>(const std::vector<Tensor>&)> value_and_grad(TensorFunction f);
 
-// Computes f without keeping its intermediate values for the backward pass, which computes them again.
-Tensor checkpoint(const TensorFunction& f, const std::vector<Tensor>& inputs);
-
 }  // namespace hearth

@@ -1,0 +1,38 @@
+// Backend: what a device can do for a plan.
+#pragma once
+
+#include <memory>
+
+#include "device/step.h"
+#include "hearth/device.h"
+
+namespace hearth {
+
+// Threads: every function may be called from any thread.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual DeviceInfo info() const = 0;
+
+  // Memory for `bytes` (0 is allowed), aligned to 64. Throws OutOfMemory.
+  virtual std::shared_ptr<Buffer> allocate(std::size_t bytes) = 0;
+  virtual void copy_to_host(void* host, const Buffer& source, std::size_t offset, std::size_t bytes) = 0;
+  virtual void copy_from_host(Buffer& target, std::size_t offset, const void* host, std::size_t bytes) = 0;
+  // True iff Buffer::data can be dereferenced by the host.
+  virtual bool host_accessible() const = 0;
+
+  // Makes a step ready. Throws DTypeError where the backend has no kernel for it.
+  virtual std::unique_ptr<Kernel> prepare(const Step& step) = 0;
+  // True iff a step of this operation takes an expression over its result.
+  virtual bool fuses_epilogue(Op op) const = 0;
+
+  virtual void synchronize() = 0;
+  virtual MemoryStats memory_stats() const = 0;
+  virtual void reset_peak_memory() = 0;
+  virtual void empty_cache() = 0;
+};
+
+// The backend of a device. Throws DeviceUnavailable.
+Backend& backend(Device device);
+
+}  // namespace hearth

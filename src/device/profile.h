@@ -1,0 +1,12 @@
+// Times of steps, when Config::enable_profiling is set.
+#pragma once
+
+#include <string_view>
+
+namespace hearth {
+
+bool profiling_enabled();
+void set_profiling(bool enabled);
+void record_step(std::string_view name, double seconds);
+
+}  // namespace hearth

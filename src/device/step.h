@@ -1,0 +1,77 @@
+// Step: what a backend is asked to run. A plan is a list of steps; a backend turns each into a Kernel once.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "graph/attributes.h"
+#include "graph/node.h"
+#include "graph/op.h"
+#include "hearth/dtype.h"
+#include "hearth/shape.h"
+
+namespace hearth {
+
+// How one argument lies in memory. The pointer given at run time is that of element (0, 0, ...).
+struct Layout {
+  DType dtype = DType::f32;
+  Shape shape;
+  Strides strides;
+  bool contiguous() const { return is_contiguous(shape, strides); }
+};
+
+// An elementwise computation in static single assignment form. Values are numbered: first the inputs, then the
+// immediates (numbers known at each run), then the result of each instruction.
+struct Expression {
+  struct Instruction {
+    Op op;
+    DType operand;  // dtype of the operands (of a and b for `where`)
+    DType result;
+    std::uint16_t operands[3] = {0, 0, 0};
+  };
+  std::vector<DType> inputs;
+  std::vector<DType> immediates;
+  std::vector<Instruction> instructions;
+  std::vector<std::uint16_t> outputs;  // values that are stored (for a reduction: the first one is reduced, not stored)
+
+  std::size_t first_result() const { return inputs.size() + immediates.size(); }
+  DType dtype(std::size_t value) const {
+    if (value < inputs.size()) return inputs[value];
+    if (value < first_result()) return immediates[value - inputs.size()];
+    return instructions[value - first_result()].result;
+  }
+};
+
+// One kernel's worth of work.
+//
+//   elementwise  for every index of `domain`: evaluate the expression, store outputs[k]. Inputs are laid out over the
+//                domain (stride 0 where broadcast); outputs are dense.
+//   reduce       the same, and outputs[0] is the reduction of the expression's first output over the attribute's axes;
+//                outputs[1..] store the expression's further outputs.
+//   matmul, conv the operation on the first inputs; then, if the expression has instructions, the expression over the
+//                dense result: its input 0 is the result, inputs 1.. are the step's remaining inputs laid out over
+//                `domain`, the result's shape.
+//   others       the operation `op` itself.
+struct Step {
+  Op op = Op::value;
+  Attributes attributes;
+  Shape domain;
+  std::vector<Layout> inputs;
+  std::vector<Layout> outputs;
+  Expression expression;
+};
+
+struct KernelArguments {
+  void* const* inputs;
+  void* const* outputs;
+  const Number* numbers;  // the expression's immediates; for random operations seed and offset
+};
+
+// A step made ready for a device. Kernels keep no state between runs; one may run in several plans.
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+  virtual void run(const KernelArguments& arguments) const = 0;
+};
+
+}  // namespace hearth

@@ -1,0 +1,163 @@
+// The functions of elementwise.inc: dtype rules and broadcasting.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "hearth/error.h"
+#include "hearth/ops.h"
+#include "tensor/variable.h"
+
+namespace hearth {
+namespace {
+
+// The dtype two operands meet in. A bare number only lifts the other operand to its kind.
+DType common_dtype(const Node& a, const Node& b) {
+  if (a.weak == b.weak) return promote(a.dtype, b.dtype);
+  const Node& number = a.weak ? a : b;
+  const Node& tensor = a.weak ? b : a;
+  if (is_floating(number.dtype)) return is_floating(tensor.dtype) ? tensor.dtype : DType::f32;
+  if (tensor.dtype == DType::bool_) return number.dtype;
+  return tensor.dtype;
+}
+
+// The dtype the operation is computed in.
+DType operand_dtype(Op op, DType common) {
+  switch (op_row(op).rule) {
+    case DTypeRule::numeric:
+      return common == DType::bool_ ? DType::i64 : common;
+    case DTypeRule::floating:
+      return is_floating(common) ? common : DType::f32;
+    case DTypeRule::integral:
+      if (is_floating(common))
+        throw DTypeError(fmt::format("[{}] needs integers or bool, got {}", op_name(op), dtype_name(common)));
+      return common;
+    case DTypeRule::logical:
+      return DType::bool_;
+    case DTypeRule::rounding:
+    case DTypeRule::compare:
+      return common;
+  }
+  return common;
+}
+
+DType result_dtype(Op op, DType operand) {
+  const auto rule = op_row(op).rule;
+  return rule == DTypeRule::compare || rule == DTypeRule::logical ? DType::bool_ : operand;
+}
+
+Tensor unary(Op op, const Tensor& x) {
+  const NodeRef& node = node_of(x, op_name(op).data());
+  const DType dtype = operand_dtype(op, node->dtype);
+  if (op == Op::bitwise_not && dtype == DType::bool_) op = Op::logical_not;
+  if (op_row(op).rule == DTypeRule::rounding && is_integral(dtype)) return x;
+  if (op == Op::isnan || op == Op::isinf || op == Op::isfinite) {
+    if (is_integral(dtype)) return broadcast_to(Tensor(op == Op::isfinite), node->shape);
+  }
+  return make_op(op, result_dtype(op, dtype), node->shape, {node_of(as(x, dtype))});
+}
+
+Tensor binary(Op op, const Tensor& a, const Tensor& b) {
+  const NodeRef &left = node_of(a, op_name(op).data()), &right = node_of(b, op_name(op).data());
+  const DType dtype = operand_dtype(op, common_dtype(*left, *right));
+  Shape shape = left->shape == right->shape ? left->shape
+                                            : broadcast_shapes(left->shape, right->shape, op_name(op).data());
+  return make_op(op, result_dtype(op, dtype), std::move(shape), {node_of(as(a, dtype)), node_of(as(b, dtype))});
+}
+
+}  // namespace
+
+#define HEARTH_UNARY(name, rule, value, gradient, doc) \
+  Tensor name(const Tensor& x) { return unary(Op::name, x); }
+#define HEARTH_BINARY(name, rule, value, gradient_a, gradient_b, doc) \
+  Tensor name(const Tensor& a, const Tensor& b) { return binary(Op::name, a, b); }
+#include "hearth/elementwise.inc"
+#undef HEARTH_UNARY
+#undef HEARTH_BINARY
+
+Tensor cast(const Tensor& x, DType dtype) {
+  const NodeRef& node = node_of(x, "cast");
+  if (node->dtype == dtype && !node->weak) return x;
+  if (node->op == Op::constant) {
+    double real = node->number.real;
+    std::int64_t integer = node->number.integer;
+    if (dtype == DType::bool_) integer = real != 0 || integer != 0, real = static_cast<double>(integer);
+    else if (is_floating(node->dtype) && is_integral(dtype)) return make_constant(std::trunc(real), dtype);
+    return make_constant(real, integer, dtype);
+  }
+  return make_op(Op::cast, dtype, node->shape, {node});
+}
+
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
+  const NodeRef &left = node_of(a, "where"), &right = node_of(b, "where");
+  const DType dtype = common_dtype(*left, *right);
+  const Shape shape = broadcast_shapes(node_of(condition, "where")->shape,
+                                       broadcast_shapes(left->shape, right->shape, "where"), "where");
+  return make_op(Op::where, dtype, shape,
+                 {node_of(as(condition, DType::bool_)), node_of(as(a, dtype)), node_of(as(b, dtype))});
+}
+
+Tensor clamp(const Tensor& x, std::optional<double> low, std::optional<double> high) {
+  // Not maximum and minimum: at a bound the gradient passes whole, as PyTorch's clamp.
+  Tensor result = x;
+  if (low) result = where(result < *low, *low, result);
+  if (high) result = where(result > *high, *high, result);
+  return as(result, x.dtype());
+}
+
+Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight) { return a + weight * (b - a); }
+
+Tensor nan_to_num(const Tensor& x, double nan) {
+  if (is_integral(x.dtype())) return x;
+  const double largest = x.dtype() == DType::f64   ? std::numeric_limits<double>::max()
+                         : x.dtype() == DType::f16 ? 65504.0
+                         : x.dtype() == DType::bf16
+                             ? 0x1.fep127
+                             : static_cast<double>(std::numeric_limits<float>::max());
+  return where(isnan(x), nan, where(isinf(x), where(x > 0, largest, -largest), x));
+}
+
+Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) { return where(mask, value, x); }
+
+Tensor leaky_relu(const Tensor& x, double slope) { return where(x > 0, x, x * slope); }
+
+Tensor prelu(const Tensor& x, const Tensor& slope) {
+  Tensor shaped = slope;
+  if (slope.numel() > 1) {
+    if (x.ndim() < 2 || slope.numel() != x.size(1))
+      throw ShapeError(fmt::format("[prelu] {} slopes do not fit the channels of {}", slope.numel(),
+                                   to_string(x.shape())));
+    Shape shape(x.ndim(), 1);
+    shape[1] = slope.numel();
+    shaped = reshape(slope, shape);
+  }
+  return where(x > 0, x, x * shaped);
+}
+
+Tensor elu(const Tensor& x, double alpha) { return where(x > 0, x, expm1(minimum(x, 0)) * alpha); }
+Tensor selu(const Tensor& x) { return elu(x, 1.6732632423543772) * 1.0507009873554805; }
+Tensor celu(const Tensor& x, double alpha) { return where(x > 0, x, expm1(minimum(x, 0) / alpha) * alpha); }
+Tensor relu6(const Tensor& x) { return hardtanh(x, 0, 6); }
+
+Tensor hardtanh(const Tensor& x, double low, double high) {
+  // Zero gradient at the bounds, as PyTorch's.
+  return where(x <= low, low, where(x >= high, high, x));
+}
+
+Tensor hardsigmoid(const Tensor& x) { return hardtanh(x + 3.0, 0, 6) / 6.0; }
+Tensor hardswish(const Tensor& x) { return x * hardtanh(x + 3.0, 0, 6) / 6.0; }
+Tensor softsign(const Tensor& x) { return x / (abs(x) + 1.0); }
+Tensor tanhshrink(const Tensor& x) { return x - tanh(x); }
+Tensor softshrink(const Tensor& x, double lambda) {
+  return where(x > lambda, x - lambda, where(x < -lambda, x + lambda, x * 0.0));
+}
+Tensor hardshrink(const Tensor& x, double lambda) { return where(abs(x) > lambda, x, 0.0); }
+
+Tensor glu(const Tensor& x, std::int64_t axis) {
+  const auto along = static_cast<std::int64_t>(normalize_axis(axis, x.ndim(), "glu"));
+  if (x.size(along) % 2 != 0)
+    throw ShapeError(fmt::format("[glu] size {} along axis {} is odd", x.size(along), axis));
+  const auto half = x.size(along) / 2;
+  return narrow(x, along, 0, half) * sigmoid(narrow(x, along, half, half));
+}
+
+}  // namespace hearth

@@ -1,0 +1,103 @@
+// Making nodes.
+#include "tensor/variable.h"
+
+#include <fmt/format.h>
+
+#include "device/backend.h"
+#include "hearth/error.h"
+#include "hearth/grad.h"
+#include "hearth/ops.h"
+#include "tensor/trace.h"
+
+namespace hearth {
+namespace {
+thread_local bool gradients_on = true;
+}
+
+bool grad_enabled() { return gradients_on; }
+void set_grad_enabled(bool enabled) { gradients_on = enabled; }
+NoGrad::NoGrad() : before_(gradients_on) { gradients_on = false; }
+NoGrad::~NoGrad() { gradients_on = before_; }
+
+const NodeRef& node_of(const Tensor& tensor, const char* operation) {
+  if (!tensor.defined()) throw ValueError(fmt::format("[{}] the tensor is undefined", operation));
+  if (Trace* trace = current_trace()) trace->saw(tensor.variable());
+  return tensor.variable()->node;
+}
+
+Tensor wrap(NodeRef node) {
+  auto variable = std::make_shared<detail::Variable>();
+  variable->node = std::move(node);
+  return Tensor(std::move(variable));
+}
+
+Tensor make_op(Op op, DType dtype, Shape shape, std::vector<NodeRef> inputs, Attributes attributes) {
+  check_shape(shape, dtype_size(dtype), op_name(op).data());
+  NodeRef node(new Node);
+  node->op = op;
+  node->dtype = dtype;
+  node->shape = std::move(shape);
+  node->device = default_device();
+  bool first = true, tracked = false;
+  for (const auto& input : inputs) {
+    tracked |= input->requires_grad;
+    if (input->op == Op::constant) continue;  // numbers go anywhere
+    if (!first && !(input->device == node->device))
+      throw DeviceError(fmt::format("[{}] operands on different devices: {} and {}", op_name(op),
+                                    to_string(node->device), to_string(input->device)));
+    node->device = input->device;
+    first = false;
+  }
+  node->tracked = node->requires_grad = tracked && gradients_on && is_floating(dtype);
+  node->inputs = std::move(inputs);
+  if (attributes.index() != 0) node->attributes = std::make_unique<const Attributes>(std::move(attributes));
+  if (Trace* trace = current_trace()) node->trace = trace->id;
+  return wrap(std::move(node));
+}
+
+Tensor make_value(const Shape& shape, DType dtype, Storage storage, Device device) {
+  NodeRef node(new Node);
+  node->op = Op::value;
+  node->dtype = dtype;
+  node->shape = shape;
+  node->device = device;
+  node->storage = std::move(storage);
+  node->evaluated.store(true, std::memory_order_release);
+  return wrap(std::move(node));
+}
+
+Tensor make_constant(double real, std::int64_t integer, DType dtype, bool weak) {
+  NodeRef node(new Node);
+  node->op = Op::constant;
+  node->dtype = dtype;
+  node->weak = weak;
+  node->number.real = real;
+  node->number.integer = integer;
+  node->device = default_device();
+  if (Trace* trace = current_trace()) node->trace = trace->id;
+  return wrap(std::move(node));
+}
+
+Tensor make_constant(double value, DType dtype) {
+  // Out-of-range conversions to an integer saturate, as casts of tensors do.
+  const double limit = 9223372036854775808.0;
+  const std::int64_t integer = value != value       ? 0
+                               : value >= limit     ? std::numeric_limits<std::int64_t>::max()
+                               : value < -limit     ? std::numeric_limits<std::int64_t>::min()
+                                                    : static_cast<std::int64_t>(value);
+  return make_constant(value, integer, dtype, false);
+}
+
+Tensor as(const Tensor& x, DType dtype) { return x.dtype() == dtype ? x : cast(x, dtype); }
+
+Tensor sum_to(const Tensor& dy, const Shape& shape) {
+  if (dy.shape() == shape) return dy;
+  const std::size_t lead = dy.ndim() - shape.size();
+  Axes axes;
+  for (std::size_t i = 0; i < dy.ndim(); ++i)
+    if (i < lead || (shape[i - lead] == 1 && dy.shape()[i] != 1)) axes.push_back(static_cast<std::int64_t>(i));
+  const Tensor summed = axes.empty() ? dy : sum(dy, axes, true);
+  return reshape(summed, shape);
+}
+
+}  // namespace hearth

@@ -1,0 +1,54 @@
+// What a Tensor handle points to, and how operations make nodes.
+#pragma once
+
+#include <initializer_list>
+#include <memory>
+#include <vector>
+
+#include "graph/node.h"
+#include "hearth/tensor.h"
+
+namespace hearth {
+
+struct GradientSlot {
+  Tensor gradient;
+};
+
+namespace detail {
+// A variable names a node, and after assign() another one.
+struct Variable {
+  NodeRef node;
+  std::shared_ptr<GradientSlot> gradient;  // set iff this is a leaf that requires a gradient
+};
+}  // namespace detail
+
+// The node a tensor names now. Throws ValueError naming `operation` if the tensor is undefined.
+const NodeRef& node_of(const Tensor& tensor, const char* operation = "tensor");
+
+// A new variable for a node.
+Tensor wrap(NodeRef node);
+
+// A node for `op` on `inputs`; tracked for gradients as the inputs demand. Checks the shape and that the inputs share a
+// device.
+Tensor make_op(Op op, DType dtype, Shape shape, std::vector<NodeRef> inputs, Attributes attributes = {});
+template <typename... T>
+Tensor make_op(Op op, DType dtype, const Shape& shape, const Attributes& attributes, const T&... inputs) {
+  return make_op(op, dtype, shape, std::vector<NodeRef>{node_of(inputs)...}, attributes);
+}
+
+// A leaf with storage.
+Tensor make_value(const Shape& shape, DType dtype, Storage storage, Device device);
+
+// A number of the given dtype, shape ().
+Tensor make_constant(double real, std::int64_t integer, DType dtype, bool weak = false);
+Tensor make_constant(double value, DType dtype);
+
+// x as `dtype`, without a node where it has it already.
+Tensor as(const Tensor& x, DType dtype);
+
+// `dy` summed over the axes along which `shape` was broadcast to dy's shape.
+Tensor sum_to(const Tensor& dy, const Shape& shape);
+
+void set_grad_enabled(bool enabled);
+
+}  // namespace hearth

@@ -1,0 +1,70 @@
+// The file readers, driven over bytes in memory.
+#include "entry_points.h"
+
+#include <numeric>
+
+#include "hearth/error.h"
+#include "io/csv_format.h"
+#include "io/idx_format.h"
+#include "io/npy_format.h"
+#include "io/safetensors_format.h"
+
+namespace hearth::fuzz {
+namespace {
+
+void require(bool condition, const char* what) {
+  if (!condition) throw std::logic_error(what);
+}
+
+// Reads every byte, and checks what all readers promise of an array.
+void touch(const io::Array& array) {
+  const auto sum = std::accumulate(
+      array.bytes.begin(), array.bytes.end(), std::uint64_t{0},
+      [](std::uint64_t so_far, std::byte b) { return so_far + std::to_integer<std::uint64_t>(b); });
+  require(sum <= 255 * array.bytes.size(), "a byte over 255");
+  check_shape(array.shape, dtype_size(array.dtype), "fuzz");
+  require(io::array_bytes(array.shape, dtype_size(array.dtype)) == array.bytes.size(),
+          "shape and bytes differ");
+}
+
+}  // namespace
+
+void safetensors(io::Bytes file) {
+  const auto header = io::parse_safetensors(file, "file");
+  std::uint64_t total = 0;
+  for (const auto& entry : header.entries) {
+    require(header.find(entry.name) == &entry, "an entry is not found by its name");
+    total += entry.end - entry.begin;
+    if (entry.dtype) touch(io::safetensors_array(file, entry, nullptr, "file"));
+  }
+  require(total <= file.size(), "tensors have more bytes than the file");
+}
+
+void npy(io::Bytes file) { touch(io::parse_npy(file, nullptr, "file")); }
+
+void npz(io::Bytes file) {
+  for (const auto& [name, array] : io::parse_npz(file, nullptr, "file")) touch(array);
+}
+
+void idx(io::Bytes file) { touch(io::parse_idx(file, nullptr, "file")); }
+
+void csv(io::Bytes file) {
+  const io::CsvText table(io::as_text(file), nullptr, ',', true, "file");
+  std::vector<std::size_t> all(table.columns());
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  std::size_t line = 0;
+  for (std::size_t row = 0; row < table.rows(); ++row) {
+    require(table.line(row) > line, "lines do not increase");
+    line = table.line(row);
+    for (const auto column : all)
+      require(table.text(row, column).size() <= file.size(), "a cell is too long");
+  }
+  for (const auto dtype : {DType::f32, DType::f64, DType::i64, DType::u8, DType::bool_, DType::bf16}) {
+    try {
+      touch(table.numbers(all, dtype, true));
+    } catch (const FormatError&) {  // not numbers of this dtype; the table is fine
+    }
+  }
+}
+
+}  // namespace hearth::fuzz

@@ -1,0 +1,18 @@
+// What the fuzzers call, and what the corpus test calls for every file of the corpus: one function per file
+// format.
+//
+// Each reads the bytes as a file, touches all of the result, and returns. hearth::Error means the file was
+// refused; any other exception, a crash or a report of a sanitizer is a bug.
+#pragma once
+
+#include "io/bytes.h"
+
+namespace hearth::fuzz {
+
+void safetensors(io::Bytes file);
+void npy(io::Bytes file);
+void npz(io::Bytes file);
+void idx(io::Bytes file);
+void csv(io::Bytes file);
+
+}  // namespace hearth::fuzz

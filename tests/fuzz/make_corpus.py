@@ -1,0 +1,381 @@
+#!/usr/bin/env python3
+"""Writes tests/fuzz/corpus/<format>/: small files, good_* that must be read and bad_* that must be refused.
+
+Only the standard library is needed. The files are committed; run this again after adding a case.
+"""
+import gzip
+import io
+import json
+import pathlib
+import struct
+import zipfile
+
+CORPUS = pathlib.Path(__file__).parent / "corpus"
+
+
+def put(kind, name, contents):
+    folder = CORPUS / kind
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(contents)
+
+
+# ---- safetensors
+
+def st_raw(header, data=b"", length=None):
+    if isinstance(header, str):
+        header = header.encode()
+    return struct.pack("<Q", len(header) if length is None else length) + header + data
+
+
+def st(entries, data=b""):
+    return st_raw(json.dumps(entries, separators=(",", ":")), data)
+
+
+def entry(dtype="F32", shape=(2,), offsets=(0, 8)):
+    return {"dtype": dtype, "shape": list(shape), "data_offsets": list(offsets)}
+
+
+def safetensors():
+    def good(name, contents):
+        put("safetensors", f"good_{name}.safetensors", contents)
+
+    def bad(name, contents):
+        put("safetensors", f"bad_{name}.safetensors", contents)
+
+    eight = bytes(range(8))
+    good("no_tensors", st({}))
+    good("one", st({"a": entry()}, eight))
+    good("metadata", st({"__metadata__": {"format": "pt", "note": "ü"}, "a": entry()}, eight))
+    good("padded", st_raw(json.dumps({"a": entry()}) + "    ", eight))
+    good("scalar_and_empty", st({"s": entry("I64", (), (0, 8)), "e": entry("F32", (0, 3), (8, 8))}, eight))
+    good("unaligned", st({"b": entry("U8", (1,), (0, 1)), "f": entry("F32", (1,), (1, 5))}, eight[:5]))
+    good("unsupported_dtypes", st({"a": entry("U16", (2,), (0, 4)), "b": entry("F8_E4M3", (2,), (4, 6)),
+                                   "c": entry("F4", (4,), (6, 8))}, eight))
+    good("unknown_field", st({"a": {**entry(), "note": {"x": [1, {"y": None}], "dtype": "?"}}}, eight))
+    good("bool", st({"a": entry("BOOL", (3,), (0, 3))}, b"\x00\x01\x01"))
+
+    bad("empty_file", b"")
+    bad("seven_bytes", b"\x02\0\0\0\0\0\0")
+    bad("length_beyond_file", st_raw("{}", length=3))
+    bad("length_huge", st_raw("{}", length=2**64 - 1))
+    bad("length_over_limit", st_raw("{}", length=100_000_001))
+    bad("length_zero", st_raw(""))
+    bad("not_an_object", st_raw("[]"))
+    bad("leading_space", st_raw(" {}"))
+    bad("leading_bom", st_raw(b"\xef\xbb\xbf{}"))
+    bad("not_json", st_raw('{"a":'))
+    bad("trailing_text", st_raw("{} {}"))
+    bad("nul_after_json", st_raw(b"{}\0garbage"))
+    bad("not_utf8", st_raw(b'{"\xff":' + json.dumps(entry()).encode() + b"}", eight))
+    bad("surrogate", st_raw('{"\\ud800":' + json.dumps(entry()) + "}", eight))
+    one = json.dumps(entry())
+    bad("tensor_twice", st_raw(f'{{"a":{one},"a":{one}}}', eight))
+    bad("metadata_twice", st_raw('{"__metadata__":{},"__metadata__":{}}'))
+    bad("metadata_key_twice", st_raw('{"__metadata__":{"k":"1","k":"2"}}'))
+    bad("field_twice", st_raw('{"a":{"dtype":"F32","dtype":"F32","shape":[2],"data_offsets":[0,8]}}', eight))
+    bad("metadata_number", st({"__metadata__": {"k": 1}}))
+    bad("metadata_list", st({"__metadata__": []}))
+    bad("metadata_nested", st({"__metadata__": {"k": {"l": "m"}}}))
+    bad("entry_is_number", st({"a": 1}))
+    bad("entry_is_list", st({"a": [entry()]}, eight))
+    bad("no_dtype", st({"a": {"shape": [2], "data_offsets": [0, 8]}}, eight))
+    bad("no_shape", st({"a": {"dtype": "F32", "data_offsets": [0, 8]}}, eight))
+    bad("no_offsets", st({"a": {"dtype": "F32", "shape": [2]}}, eight))
+    bad("unknown_dtype", st({"a": entry("F31")}, eight))
+    bad("lowercase_dtype", st({"a": entry("f32")}, eight))
+    bad("dtype_is_number", st({"a": {**entry(), "dtype": 32}}, eight))
+    bad("shape_is_number", st({"a": {**entry(), "shape": 2}}, eight))
+    bad("shape_is_object", st({"a": {**entry(), "shape": {}}}, eight))
+    bad("shape_nested", st({"a": {**entry(), "shape": [[2]]}}, eight))
+    bad("shape_negative", st({"a": entry("F32", (-2,), (0, 8))}, eight))
+    bad("shape_float", st({"a": entry("F32", (2.0,), (0, 8))}, eight))
+    bad("shape_exponent", st_raw('{"a":{"dtype":"F32","shape":[2e0],"data_offsets":[0,8]}}', eight))
+    bad("shape_string", st({"a": entry("F32", ("2",), (0, 8))}, eight))
+    bad("shape_over_64_bits", st({"a": entry("F32", (2**70,), (0, 8))}, eight))
+    bad("shape_63_bits", st({"a": entry("U8", (2**63,), (0, 8))}, eight))
+    bad("shape_product_overflows", st({"a": entry("F32", (2**32, 2**32, 2), (0, 8))}, eight))
+    bad("shape_product_wraps_to_8_bytes", st({"a": entry("U8", (2**61 + 1, 8), (0, 8))}, eight))
+    bad("shape_zero_times_overflow", st({"a": entry("U8", (0, 2**40, 2**40), (0, 0))}))
+    bad("shape_too_many_axes", st({"a": entry("U8", (1,) * 17, (0, 1))}, b"x"))
+    bad("huge_number", st_raw('{"a":{"dtype":"F32","shape":[' + "9" * 400 + '],"data_offsets":[0,8]}}', eight))
+    bad("huge_exponent", st_raw('{"a":{"dtype":"F32","shape":[1e999999],"data_offsets":[0,8]}}', eight))
+    bad("offsets_one", st({"a": entry("F32", (2,), (0,))}, eight))
+    bad("offsets_three", st({"a": entry("F32", (2,), (0, 8, 8))}, eight))
+    bad("offsets_negative", st({"a": entry("F32", (2,), (-8, 0))}, eight))
+    bad("offsets_reversed", st({"a": entry("F32", (2,), (8, 0))}, eight))
+    bad("offsets_outside", st({"a": entry("F32", (4,), (0, 16))}, eight))
+    bad("offsets_huge", st({"a": entry("F32", (2,), (2**64 - 8, 2**64 - 1))}, eight))
+    bad("offsets_too_few_bytes", st({"a": entry("F32", (2,), (0, 7))}, eight))
+    bad("unsupported_dtype_wrong_bytes", st({"a": entry("U16", (2,), (0, 8))}, eight))
+    bad("half_a_byte", st({"a": entry("F4", (3,), (0, 2))}, eight[:2]))
+    bad("overlap", st({"a": entry("F32", (2,), (0, 8)), "b": entry("F32", (1,), (4, 8))}, eight))
+    bad("same_bytes", st({"a": entry(), "b": entry()}, eight))
+    bad("hole", st({"a": entry("U8", (2,), (0, 2)), "b": entry("U8", (2,), (4, 6))}, eight[:6]))
+    bad("hole_at_begin", st({"a": entry("U8", (2,), (2, 4))}, eight[:4]))
+    bad("trailing_data", st({"a": entry()}, eight + b"x"))
+    bad("data_without_tensors", st({}, b"x"))
+    bad("truncated_data", st({"a": entry()}, eight[:7]))
+    bad("deep_nesting", st_raw('{"a":' + "[" * 5000 + "]" * 5000 + "}"))
+    bad("deep_nesting_in_unknown_field", st_raw('{"a":{"x":' + "[" * 5000 + "]" * 5000 + "}}"))
+    bad("deep_objects", st_raw('{"a":{"x":' + '{"x":' * 2000 + "1" + "}" * 2000 + "}}"))
+    bad("bool_two", st({"a": entry("BOOL", (3,), (0, 3))}, b"\x00\x01\x02"))
+
+
+# ---- npy
+
+def npy(descr="'<f4'", order="False", shape="(2,)", data=bytes(8), version=1, header=None, length=None):
+    text = header if header is not None else \
+        f"{{'descr': {descr}, 'fortran_order': {order}, 'shape': {shape}, }}\n"
+    text = text.encode("latin-1")
+    size = struct.pack("<H" if version == 1 else "<I", len(text) if length is None else length)
+    return b"\x93NUMPY" + bytes([version, 0]) + size + text + data
+
+
+def npy_files():
+    def good(name, contents):
+        put("npy", f"good_{name}.npy", contents)
+
+    def bad(name, contents):
+        put("npy", f"bad_{name}.npy", contents)
+
+    good("f4", npy())
+    good("version_2", npy(version=2))
+    good("version_3", npy(version=3))
+    good("scalar", npy(shape="()", data=bytes(4)))
+    good("empty", npy(shape="(0, 3)", data=b""))
+    good("python_2", npy(shape="(2L,)"))
+    good("no_trailing_comma", npy(header="{'shape': (2,), 'fortran_order': False, 'descr': '<f4'}"))
+    good("double_quotes", npy(header='{"shape": (2,), "fortran_order": False, "descr": "<f4"}'))
+    good("bool", npy("'|b1'", shape="(3,)", data=b"\0\1\1"))
+    good("bf16", npy("'<V2'", shape="(2,)", data=bytes(4)))
+    good("fortran_big_endian", npy("'>i4'", "True", "(2, 3)", bytes(range(24))))
+    good("fortran_four_axes", npy("'<i2'", "True", "(2, 1, 3, 2)", bytes(range(24))))
+
+    bad("empty_file", b"")
+    bad("magic_only", b"\x93NUMPY")
+    bad("wrong_magic", b"\x93NUMPZ\x01\x00" + npy()[8:])
+    bad("version_0", npy(version=0))
+    bad("version_4", npy(version=4))
+    bad("version_2_cut_short", b"\x93NUMPY\x02\x00\x00\x00")
+    bad("header_cut_short", npy(length=5000))
+    bad("header_over_limit", npy(version=2, length=2**32 - 1))
+    bad("header_empty", npy(header=""))
+    bad("header_not_a_dictionary", npy(header="[1, 2]"))
+    bad("header_unfinished", npy(header="{'descr': '<f4', "))
+    bad("header_trailing_text", npy(header="{'descr': '<f4', 'fortran_order': False, 'shape': (2,)} x"))
+    bad("key_twice", npy(header="{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (2,)}"))
+    bad("key_unknown", npy(header="{'descr': '<f4', 'fortran_order': False, 'shape': (2,), 'x': 1}"))
+    bad("key_missing", npy(header="{'descr': '<f4', 'shape': (2,)}"))
+    bad("code_as_header", npy(header="__import__('os').system('true')"))
+    bad("dtype_object", npy("'|O'"))
+    bad("dtype_structured", npy("[('x', '<f4')]"))
+    bad("dtype_complex", npy("'<c8'"))
+    bad("dtype_u2", npy("'<u2'", data=bytes(4)))
+    bad("dtype_string", npy("'<U2'", data=bytes(16)))
+    bad("dtype_empty", npy("''"))
+    bad("dtype_escape", npy("'\\x3cf4'"))
+    bad("order_number", npy(order="0"))
+    bad("shape_number", npy(shape="2"))
+    bad("shape_list", npy(shape="[2]"))
+    bad("shape_negative", npy(shape="(-2,)"))
+    bad("shape_negative_pair", npy(shape="(-1, -2)"))
+    bad("shape_float", npy(shape="(2.0,)"))
+    bad("shape_over_64_bits", npy(shape=f"({2**70},)"))
+    bad("shape_product_overflows", npy(shape=f"({2**32}, {2**32}, 2)"))
+    bad("shape_claims_too_much", npy(shape="(1000000000000,)"))
+    bad("shape_zero_times_overflow", npy(shape=f"(0, {2**40}, {2**40})", data=b""))
+    bad("shape_too_many_axes", npy(shape="(" + "1," * 17 + ")", data=bytes(4)))
+    bad("shape_many_commas", npy(shape="(,)"))
+    bad("data_cut_short", npy(data=bytes(7)))
+    bad("data_too_long", npy(data=bytes(9)))
+    bad("bool_two", npy("'|b1'", shape="(3,)", data=b"\0\1\2"))
+
+
+# ---- npz
+
+def npz(members, method=zipfile.ZIP_STORED, force_zip64=True, comment=b""):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", method) as archive:
+        for name, contents in members:
+            with archive.open(zipfile.ZipInfo(name), "w", force_zip64=force_zip64) if method == 0 else \
+                    archive.open(deflated_info(name), "w", force_zip64=force_zip64) as file:
+                file.write(contents)
+        archive.comment = comment
+    return out.getvalue()
+
+
+def deflated_info(name):
+    info = zipfile.ZipInfo(name)
+    info.compress_type = zipfile.ZIP_DEFLATED
+    return info
+
+
+def patched(contents, signature, offset, value, last=True):
+    """Overwrites bytes at `offset` in the record with that signature."""
+    position = (contents.rfind if last else contents.find)(signature) + offset
+    return contents[:position] + value + contents[position + len(value):]
+
+
+DIRECTORY, LOCAL, END = b"PK\x01\x02", b"PK\x03\x04", b"PK\x05\x06"
+
+
+def zip64_directory(contents):
+    """The same archive with its sizes and its end record in zip64 form."""
+    end = contents.rfind(END)
+    size, begin = struct.unpack("<II", contents[end + 12:end + 20])
+    old = contents[begin:begin + size]
+    crc_to_sizes = struct.unpack("<II", old[20:28])
+    offset, = struct.unpack("<I", old[42:46])
+    name_length, = struct.unpack("<H", old[28:30])
+    extra = struct.pack("<HHQQQ", 1, 24, crc_to_sizes[1], crc_to_sizes[0], offset)
+    new = old[:20] + b"\xff" * 8 + old[28:30] + struct.pack("<H", len(extra)) + old[32:42] + b"\xff" * 4 + \
+        old[46:46 + name_length] + extra
+    end64 = struct.pack("<4sQHHIIQQQQ", b"PK\x06\x06", 44, 45, 45, 0, 0, 1, 1, len(new), begin)
+    locator = struct.pack("<4sIQI", b"PK\x06\x07", 0, begin + len(new), 1)
+    return contents[:begin] + new + end64 + locator + \
+        struct.pack("<4sHHHHIIH", END, 0xffff, 0xffff, 0xffff, 0xffff, 2**32 - 1, 2**32 - 1, 0)
+
+
+def npz_files():
+    def good(name, contents):
+        put("npz", f"good_{name}.npz", contents)
+
+    def bad(name, contents):
+        put("npz", f"bad_{name}.npz", contents)
+
+    two = [("a.npy", npy()), ("b.npy", npy("'|u1'", shape="(300,)", data=bytes(300)))]
+    stored, deflated = npz(two), npz(two, zipfile.ZIP_DEFLATED)
+    single, single_deflated = npz(two[:1]), npz(two[1:], zipfile.ZIP_DEFLATED)
+    good("stored", stored)
+    good("deflated", deflated)
+    good("no_members", npz([]))
+    good("comment", npz(two, comment=b"PK\x05\x06 a comment"))
+    good("zip64", zip64_directory(single))
+    good("deflated_large", npz([("z.npy", npy("'|u1'", shape="(200000,)", data=bytes(200000)))],
+                               zipfile.ZIP_DEFLATED))
+
+    bad("empty_file", b"")
+    bad("not_a_zip", b"x" * 100)
+    bad("cut_short", stored[:-30])
+    bad("cut_in_data", deflated[:100])
+    bad("not_an_array", npz([("readme.txt", b"hello")]))
+    bad("member_not_npy", npz([("a.npy", b"hello")]))
+    bad("member_empty", npz([("a.npy", b"")]))
+    bad("member_empty_deflated", npz([("a.npy", b"")], zipfile.ZIP_DEFLATED))
+    bad("crc_stored", patched(single, DIRECTORY, 16, b"\1\2\3\4"))
+    bad("crc_deflated", patched(single_deflated, DIRECTORY, 16, b"\1\2\3\4"))
+    bad("data_damaged", single[:150] + b"\xff" + single[151:])
+    bad("deflate_damaged", single_deflated[:60] + b"\xff\xff\xff" + single_deflated[63:])
+    bad("encrypted", patched(single, DIRECTORY, 8, b"\1\0"))
+    bad("method_bzip2", patched(single, DIRECTORY, 10, b"\x0c\0"))
+    bad("size_lie_stored", patched(single, DIRECTORY, 24, struct.pack("<I", 1000)))
+    bad("size_lie_deflated", patched(single_deflated, DIRECTORY, 24, struct.pack("<I", 1000)))
+    bad("size_lie_smaller", patched(single_deflated, DIRECTORY, 24, struct.pack("<I", 200)))
+    bad("size_impossible", patched(single_deflated, DIRECTORY, 24, struct.pack("<I", 2**31)))
+    bad("zip64_missing", patched(single, DIRECTORY, 24, b"\xff" * 4))
+    bad("zip64_end_elsewhere", patched(zip64_directory(single), b"PK\x06\x07", 8, struct.pack("<Q", 2**63)))
+    bad("zip64_end_overlaps", patched(zip64_directory(single), b"PK\x06\x06", 48, struct.pack("<Q", 2**64 - 8)))
+    bad("zip64_count_huge", patched(zip64_directory(single), b"PK\x06\x06", 32, struct.pack("<Q", 2**60)))
+    bad("offset_outside", patched(single, DIRECTORY, 42, struct.pack("<I", 10**6)))
+    bad("offset_wrong", patched(single, DIRECTORY, 42, struct.pack("<I", 1)))
+    bad("directory_outside", patched(single, END, 16, struct.pack("<I", 10**6)))
+    bad("directory_size_huge", patched(single, END, 12, struct.pack("<I", 2**31)))
+    bad("count_too_large", patched(single, END, 10, struct.pack("<H", 2)))
+    bad("several_parts", patched(single, END, 4, struct.pack("<H", 3)))
+    bad("name_length_huge", patched(single, DIRECTORY, 28, b"\xff\xff"))
+    bad("overlap", patched(stored, DIRECTORY, 42, struct.pack("<I", 0)))
+    bad("name_twice", npz([("a.npy", npy()), ("b.npy", npy())]).replace(b"b.npy", b"a.npy"))
+    # A bomb: the array's header claims what the directory claims, and deflate could just deliver it.
+    bomb = npy("'|u1'", shape="(100000000,)", data=bytes(100000))
+    info = npz([("a.npy", bomb)], zipfile.ZIP_DEFLATED)
+    bad("bomb", patched(info, DIRECTORY, 24, struct.pack("<I", 100000000 + len(npy(shape="(100000000,)", data=b"")))))
+
+
+# ---- idx
+
+def idx(code=0x08, sizes=(2, 3), data=bytes(6), zeros=b"\0\0"):
+    return zeros + bytes([code, len(sizes)]) + b"".join(struct.pack(">I", size) for size in sizes) + data
+
+
+def idx_files():
+    def good(name, contents):
+        put("idx", f"good_{name}.idx", contents)
+
+    def bad(name, contents):
+        put("idx", f"bad_{name}.idx", contents)
+
+    def gz(contents):
+        return gzip.compress(contents, mtime=0)
+
+    good("u8", idx())
+    good("f32", idx(0x0d, (2,), struct.pack(">2f", 1.5, -2)))
+    good("scalar", idx(sizes=(), data=b"x"))
+    good("empty", idx(sizes=(0, 5), data=b""))
+    good("gz", gz(idx()))
+    good("gz_i16", gz(idx(0x0b, (3,), struct.pack(">3h", 1, -2, 3))))
+    good("gz_two_members", gz(idx()[:7]) + gz(idx()[7:]))
+    good("gz_padded", gz(idx()) + bytes(10))
+
+    bad("empty_file", b"")
+    bad("three_bytes", b"\0\0\x08")
+    bad("wrong_magic", idx(zeros=b"\0\1"))
+    bad("unknown_type", idx(0x0a))
+    bad("too_many_axes", idx(sizes=(1,) * 17, data=b"x"))
+    bad("header_cut_short", idx()[:9])
+    bad("data_cut_short", idx()[:-1])
+    bad("data_too_long", idx() + b"x")
+    bad("claims_too_much", idx(sizes=(2**32 - 1,)))
+    bad("overflows", idx(0x0e, (2**32 - 1,) * 3))
+    bad("zero_times_overflow", idx(0x0e, (0,) + (2**32 - 1,) * 3, b""))
+    bad("gz_cut_short", gz(idx())[:-9])
+    bad("gz_no_trailer", gz(idx())[:-1])
+    bad("gz_crc", gz(idx())[:-8] + b"\1\2\3\4" + gz(idx())[-4:])
+    bad("gz_garbage_after", gz(idx()) + b"garbage")
+    bad("gz_header_only", b"\x1f\x8b\x08")
+    bad("gz_data_cut_short", gz(idx()[:-1]))
+    bad("gz_data_too_long", gz(idx() + b"x"))
+    bad("gz_claims_too_much", gz(idx(sizes=(2**32 - 1,))))
+    bad("gz_claims_terabytes", gz(idx(sizes=(2**20, 2**20))))
+    bad("gz_empty", gz(b""))
+
+
+# ---- csv: good_ and bad_ here say whether the text is a table, not whether its cells are numbers
+
+def csv_files():
+    def good(name, contents):
+        put("csv", f"good_{name}.csv", contents)
+
+    def bad(name, contents):
+        put("csv", f"bad_{name}.csv", contents)
+
+    good("empty_file", b"")
+    good("bom_only", b"\xef\xbb\xbf")
+    good("header_only", b"a,b")
+    good("numbers", b"a,b\n1,2\n-3.5e2,nan\n")
+    good("crlf", b"a,b\r\n1,2\r\n\r\n3,4")
+    good("quotes", b'a,"b ""c"""\n"1,\n2",\n"",x\n')
+    good("quoted_last_line", b'a\n"x"')
+    good("quoted_crlf", b'a\n"x"\r\n"y"\r\n')
+    good("empty_cells", b"a,b,c\n,,\n")
+    good("trailing_separator", b"a,\n1,\n")
+    good("blank_lines", b"\n\na\n\n1\n\n\n")
+    good("carriage_return_inside", b"a\nx\ry\n\r")
+    good("high_bytes", b"a\n\xff\xfe\x00\n")
+    good("huge_numbers", b"a\n1e999\n-1e-999\n99999999999999999999999\n" + b"9" * 1000 + b"\n")
+
+    bad("ragged_short", b"a,b\n1\n")
+    bad("ragged_long", b"a,b\n1,2,3\n")
+    bad("unfinished_quote", b'a\n"x')
+    bad("unfinished_quote_doubled", b'a\n"x""')
+    bad("only_quote", b'"')
+    bad("quote_inside", b'a\nx"y\n')
+    bad("text_after_quote", b'a\n"x"y\n')
+    bad("carriage_return_after_quote", b'a\n"x"\ry\n')
+
+
+if __name__ == "__main__":
+    safetensors()
+    npy_files()
+    npz_files()
+    idx_files()
+    csv_files()
