@@ -1,0 +1,22 @@
+// The subcommands of `hearth`. Each adds itself to the command line; what it runs returns the exit status.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+namespace hearth::cli {
+
+// Exit statuses. Errors go to standard error as "hearth: error: ...".
+inline constexpr int success = 0;
+inline constexpr int failure = 1;
+inline constexpr int usage_error = 2;
+inline constexpr int interrupted = 130;  // as shells report SIGINT
+
+// What the chosen subcommand does; set while the command line is parsed.
+using Action = std::function<int()>;
+
+void add_demo(CLI::App& app, Action& action);
+void add_train(CLI::App& app, Action& action);
+void add_devices(CLI::App& app, Action& action);
+
+}  // namespace hearth::cli

@@ -1,0 +1,37 @@
+// The `hearth` command: parses the command line and runs one subcommand.
+#include <fmt/format.h>
+
+#include <exception>
+#include <new>
+
+#include "cli/commands.h"
+
+int main(int argc, char** argv) {
+  using namespace hearth;
+  CLI::App app("Hearth: a deep-learning runtime for the GPU you own.", "hearth");
+  app.set_version_flag("--version", "hearth " HEARTH_VERSION);
+  app.require_subcommand(1);
+  app.failure_message([](const CLI::App* failed, const CLI::Error& error) {
+    const std::string name = failed->get_parent() == nullptr ? "hearth" : "hearth " + failed->get_name();
+    return fmt::format("hearth: error: {}\nTry '{} --help'.\n", error.what(), name);
+  });
+  cli::Action action;
+  cli::add_demo(app, action);
+  cli::add_train(app, action);
+  cli::add_devices(app, action);
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    // --help and --version come this way too, with status 0.
+    return app.exit(error) == 0 ? cli::success : cli::usage_error;
+  }
+  try {
+    return action();
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "hearth: error: out of memory\n");
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "hearth: error: {}\n", error.what());
+  }
+  return cli::failure;
+}

@@ -1,0 +1,43 @@
+// Signal handlers of the training loop.
+#include "train/interrupt.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <string_view>
+
+namespace hearth::train {
+namespace {
+
+std::atomic<bool> interrupt_requested{false};
+static_assert(std::atomic<bool>::is_always_lock_free);
+
+extern "C" void request_interrupt(int) {
+  interrupt_requested.store(true);
+  constexpr std::string_view text = "\nstopping after this step; once more to stop at once\n";
+  [[maybe_unused]] const auto written = write(STDERR_FILENO, text.data(), text.size());
+}
+
+}  // namespace
+
+InterruptGuard::InterruptGuard(bool enabled) : enabled_(enabled) {
+  if (!enabled_) return;
+  interrupt_requested.store(false);
+  struct sigaction action {};
+  action.sa_handler = request_interrupt;
+  // Back to what the system does by default after the first, so that the second ends the process.
+  action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGINT, &action, &interrupt_before_);
+  sigaction(SIGTERM, &action, &terminate_before_);
+}
+
+InterruptGuard::~InterruptGuard() {
+  if (!enabled_) return;
+  sigaction(SIGINT, &interrupt_before_, nullptr);
+  sigaction(SIGTERM, &terminate_before_, nullptr);
+}
+
+bool InterruptGuard::requested() const { return enabled_ && interrupt_requested.load(); }
+
+}  // namespace hearth::train

@@ -1,0 +1,24 @@
+// SIGINT and SIGTERM as a request to stop.
+#pragma once
+
+#include <signal.h>
+
+namespace hearth::train {
+
+// While one lives, the first SIGINT or SIGTERM only sets a flag; a second one of the same kind ends the
+// process, as usual. One at a time may be in use.
+class InterruptGuard {
+ public:
+  explicit InterruptGuard(bool enabled);
+  ~InterruptGuard();
+  InterruptGuard(const InterruptGuard&) = delete;
+  InterruptGuard& operator=(const InterruptGuard&) = delete;
+  bool requested() const;
+
+ private:
+  bool enabled_;
+  struct sigaction interrupt_before_ {
+  }, terminate_before_{};
+};
+
+}  // namespace hearth::train
