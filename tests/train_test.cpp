@@ -57,8 +57,8 @@ TrainerConfig quiet(TrainerConfig config) {
 }
 
 // A run with everything that has state: dropout, batch norm, noise in the data, momentum.
-struct Run {
-  explicit Run(TrainerConfig config, int workers = 0, double learning_rate = 0.01)
+struct Session {
+  explicit Session(TrainerConfig config, int workers = 0, double learning_rate = 0.01)
       : train(std::make_shared<data::MapDataset>(quadrants(203, 1), std::vector{data::gaussian_noise(0.1)}),
               {.batch_size = 16, .shuffle = true, .workers = workers, .seed = 3}),
         test(quadrants(100, 2), {.batch_size = 32}) {
@@ -107,13 +107,33 @@ class AtStep : public Callback {
 
 struct Crash {};
 
-void crash_at(Run& run, std::int64_t step) {
+// No file may grow beyond `bytes` while this lives.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) : handler_before_(signal(SIGXFSZ, SIG_IGN)) {
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{bytes, before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileSizeLimit() {
+    setrlimit(RLIMIT_FSIZE, &before_);
+    signal(SIGXFSZ, handler_before_);
+  }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+
+ private:
+  rlimit before_{};
+  void (*handler_before_)(int);
+};
+
+void crash_at(Session& run, std::int64_t step) {
   run.trainer->add_callback(std::make_shared<AtStep>(step, [](Trainer&) { throw Crash{}; }));
   EXPECT_THROW(run.fit(), Crash);
 }
 
 TEST(Train, LossFallsAndMetricsAreKept) {
-  Run run({.epochs = 12}, 1);
+  Session run({.epochs = 12}, 1);
   const Result result = run.fit();
   EXPECT_EQ(result.ending, Ending::finished);
   EXPECT_EQ(result.steps, 12 * 13);
@@ -130,7 +150,7 @@ TEST(Train, LossFallsAndMetricsAreKept) {
 }
 
 TEST(Train, LimitsBySteps) {
-  Run run({.steps = 20, .evaluate_steps = 8});
+  Session run({.steps = 20, .evaluate_steps = 8});
   const Result result = run.fit();
   EXPECT_EQ(result.steps, 20);
   ASSERT_EQ(result.history.size(), 3u);  // 8, 16 and the end
@@ -140,12 +160,13 @@ TEST(Train, LimitsBySteps) {
 }
 
 TEST(Train, RefusesWrongConfigurations) {
-  EXPECT_THROW(Run({.epochs = -1}), ValueError);
-  EXPECT_THROW(Run({.epochs = 1, .accumulate = 0}), ValueError);
-  EXPECT_THROW(Run({.epochs = 1, .ema_decay = 1.0}), ValueError);
-  EXPECT_THROW(Run({.epochs = 1, .schedule = schedule::constant(), .plateau = PlateauOptions{}}), ValueError);
-  EXPECT_THROW(Run(TrainerConfig{}).fit(), ValueError);
-  EXPECT_THROW(Run({.epochs = 1, .monitor = "beauty"}).fit(), ValueError);
+  EXPECT_THROW(Session({.epochs = -1}), ValueError);
+  EXPECT_THROW(Session({.epochs = 1, .accumulate = 0}), ValueError);
+  EXPECT_THROW(Session({.epochs = 1, .ema_decay = 1.0}), ValueError);
+  EXPECT_THROW(Session({.epochs = 1, .schedule = schedule::constant(), .plateau = PlateauOptions{}}),
+               ValueError);
+  EXPECT_THROW(Session(TrainerConfig{}).fit(), ValueError);
+  EXPECT_THROW(Session({.epochs = 1, .monitor = "beauty"}).fit(), ValueError);
 }
 
 TEST(Train, AccumulationEqualsALargerBatch) {
@@ -171,16 +192,17 @@ TEST(Train, AccumulationEqualsALargerBatch) {
 }
 
 TEST(Train, ScheduleRunsPerStepOrPerEpoch) {
-  Run by_step({.epochs = 1, .schedule = schedule::exponential(0.9)});
+  Session by_step({.epochs = 1, .schedule = schedule::exponential(0.9)});
   by_step.fit();
   EXPECT_NEAR(by_step.optimizer->learning_rate(), 0.01 * std::pow(0.9, 13), 1e-9);
-  Run by_epoch({.epochs = 3, .schedule = schedule::exponential(0.5), .schedule_interval = Interval::epoch});
+  Session by_epoch(
+      {.epochs = 3, .schedule = schedule::exponential(0.5), .schedule_interval = Interval::epoch});
   by_epoch.fit();
   EXPECT_NEAR(by_epoch.optimizer->learning_rate(), 0.01 * std::pow(0.5, 3), 1e-9);
 }
 
 TEST(Train, StopsEarly) {
-  Run run({.epochs = 100, .monitor = "loss", .early_stopping = {.patience = 2, .minimum_change = 10.0}});
+  Session run({.epochs = 100, .monitor = "loss", .early_stopping = {.patience = 2, .minimum_change = 10.0}});
   const Result result = run.fit();
   EXPECT_EQ(result.ending, Ending::stopped_early);
   EXPECT_EQ(result.epochs, 3);  // one best, two that did not improve by so much
@@ -188,7 +210,7 @@ TEST(Train, StopsEarly) {
 }
 
 TEST(Train, CallbackStops) {
-  Run run({.epochs = 100});
+  Session run({.epochs = 100});
   run.trainer->add_callback(std::make_shared<AtStep>(17, [](Trainer& trainer) { trainer.stop(); }));
   const Result result = run.fit();
   EXPECT_EQ(result.ending, Ending::stopped);
@@ -196,14 +218,14 @@ TEST(Train, CallbackStops) {
 }
 
 TEST(Train, EvaluationUsesAveragesAndRestores) {
-  Run run({.epochs = 1, .ema_decay = 0.9});
+  Session run({.epochs = 1, .ema_decay = 0.9});
   run.fit();
   const auto before = run.bits();
   const Evaluation first = run.trainer->evaluate(run.test);
   const Evaluation second = run.trainer->evaluate(run.test);
   EXPECT_EQ(first.loss, second.loss);
   EXPECT_EQ(run.bits(), before);
-  Run plain({.epochs = 1});
+  Session plain({.epochs = 1});
   plain.fit();
   EXPECT_NE(plain.trainer->evaluate(plain.test).loss, first.loss);
 }
@@ -219,7 +241,7 @@ class Resumption : public testing::TestWithParam<Variant> {};
 
 TEST_P(Resumption, IsBitForBit) {
   TrainerConfig config = GetParam().config;
-  Run whole(config);
+  Session whole(config);
   const Result expected = whole.fit();
 
   // Crashes between checkpoints, at one, within an epoch and at its end; each time with another number of
@@ -229,11 +251,11 @@ TEST_P(Resumption, IsBitForBit) {
     config.checkpoints = {
         .folder = folder.path(), .every_steps = 5, .keep_last = 2, .resume = Resume::automatic};
     {
-      Run crashed(config, 2);
+      Session crashed(config, 2);
       crash_at(crashed, crash);
     }
     manual_seed(999);  // what another process would have drawn
-    Run resumed(config, static_cast<int>(crash % 3));
+    Session resumed(config, static_cast<int>(crash % 3));
     const Result result = resumed.fit();
     EXPECT_EQ(result.resumed_from % 5 == 0 || result.resumed_from % 13 == 0 || result.resumed_from == 7,
               true);
@@ -248,7 +270,6 @@ TEST_P(Resumption, IsBitForBit) {
     }
     EXPECT_EQ(result.best, expected.best);
     EXPECT_EQ(result.best_step, expected.best_step);
-    // Going on further is the same too.
   }
 }
 
@@ -267,7 +288,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(Checkpoints, KeepsTheLastAndTheBest) {
   const TemporaryFolder folder;
-  Run run({.epochs = 6, .monitor = "loss", .checkpoints = {.folder = folder.path(), .keep_last = 2}});
+  Session run({.epochs = 6, .monitor = "loss", .checkpoints = {.folder = folder.path(), .keep_last = 2}});
   const Result result = run.fit();
   const auto paths = list_checkpoints(folder.path());
   const auto best = best_checkpoint(folder.path());
@@ -280,37 +301,37 @@ TEST(Checkpoints, KeepsTheLastAndTheBest) {
   for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder.path())) ++entries;
   EXPECT_EQ(entries, paths.size());
 
-  Run other({.epochs = 6});
+  Session other({.epochs = 6});
   load_model(*other.model, *best);
   EXPECT_EQ(other.trainer->evaluate(other.test).loss, *result.best);
 }
 
 TEST(Checkpoints, RefusesToMixRuns) {
   const TemporaryFolder folder;
-  Run({.epochs = 1, .checkpoints = {.folder = folder.path()}}).fit();
-  Run second({.epochs = 1, .checkpoints = {.folder = folder.path()}});
+  Session({.epochs = 1, .checkpoints = {.folder = folder.path()}}).fit();
+  Session second({.epochs = 1, .checkpoints = {.folder = folder.path()}});
   EXPECT_THROW(second.fit(), ValueError);
   const TemporaryFolder empty;
-  Run required({.epochs = 1, .checkpoints = {.folder = empty.path(), .resume = Resume::required}});
+  Session required({.epochs = 1, .checkpoints = {.folder = empty.path(), .resume = Resume::required}});
   EXPECT_THROW(required.fit(), FileError);
 }
 
 TEST(Checkpoints, DamagedNewestFallsBackToTheOneBefore) {
-  Run whole({.epochs = 3});
+  Session whole({.epochs = 3});
   whole.fit();
   for (const double share : {0.0, 0.5, 0.99}) {
     const TemporaryFolder folder;
     const TrainerConfig config{
         .epochs = 3, .checkpoints = {.folder = folder.path(), .every_steps = 5, .resume = Resume::automatic}};
     {
-      Run crashed(config);
+      Session crashed(config);
       crash_at(crashed, 28);
     }
     const auto paths = list_checkpoints(folder.path());
     ASSERT_EQ(paths.size(), 3u);  // the best, and steps 25 and 26
     std::filesystem::resize_file(
         paths.back(), static_cast<std::uintmax_t>(share * static_cast<double>(file_size(paths.back()))));
-    Run resumed(config);
+    Session resumed(config);
     const Result result = resumed.fit();
     EXPECT_EQ(result.resumed_from, 25);
     EXPECT_EQ(resumed.bits(), whole.bits());
@@ -319,26 +340,17 @@ TEST(Checkpoints, DamagedNewestFallsBackToTheOneBefore) {
 
 TEST(Checkpoints, InterruptedSaveLeavesTheOldOne) {
   const TemporaryFolder folder;
-  Run run({.epochs = 1, .checkpoints = {.folder = folder.path()}});
+  Session run({.epochs = 1, .checkpoints = {.folder = folder.path()}});
   run.fit();
   const auto path = folder.path() / "kept.safetensors";
   run.trainer->save(path, run.train);
   std::ifstream before_file(path, std::ios::binary);
   const std::string before((std::istreambuf_iterator<char>(before_file)), {});
   // A save that fails on its way: a limit on the size of files stands in for a full disk.
-  EXPECT_EXIT(
-      {
-        signal(SIGXFSZ, SIG_IGN);
-        rlimit limit{1000, 1000};
-        setrlimit(RLIMIT_FSIZE, &limit);
-        try {
-          run.trainer->save(path, run.train);
-        } catch (const FileError&) {
-          _exit(7);
-        }
-        _exit(0);
-      },
-      testing::ExitedWithCode(7), "");
+  {
+    const FileSizeLimit limit(1000);
+    EXPECT_THROW(run.trainer->save(path, run.train), FileError);
+  }
   std::ifstream after_file(path, std::ios::binary);
   const std::string after((std::istreambuf_iterator<char>(after_file)), {});
   EXPECT_EQ(before, after);
@@ -349,7 +361,7 @@ TEST(Checkpoints, InterruptedSaveLeavesTheOldOne) {
 
 TEST(Checkpoints, RefusesWhatIsNotOne) {
   const TemporaryFolder folder;
-  Run run({.epochs = 1});
+  Session run({.epochs = 1});
   const auto path = folder.path() / "weights.safetensors";
   save_safetensors(path, run.model->state_dict());
   EXPECT_THROW(run.trainer->load(path, run.train), FormatError);
@@ -363,7 +375,7 @@ TEST(Checkpoints, RefusesWhatIsNotOne) {
 
   // Of another set-up.
   run.trainer->save(path, run.train);
-  Run averaged({.epochs = 1, .ema_decay = 0.9});
+  Session averaged({.epochs = 1, .ema_decay = 0.9});
   EXPECT_THROW(averaged.trainer->load(path, averaged.train), ValueError);
 }
 
@@ -375,19 +387,18 @@ TEST(Interrupts, KilledProcessResumesBitForBit) {
   const auto folder = std::filesystem::temp_directory_path() / ("hearth-killed-" + std::to_string(getuid()));
   const TrainerConfig config{
       .epochs = 3, .checkpoints = {.folder = folder, .every_steps = 4, .resume = Resume::automatic}};
-  EXPECT_EXIT(
-      {
-        std::filesystem::remove_all(folder);
-        Run run(config, 2);
-        run.trainer->add_callback(std::make_shared<AtStep>(22, [](Trainer&) { raise(SIGKILL); }));
-        run.fit();
-      },
-      testing::KilledBySignal(SIGKILL), "");
-  Run resumed(config);
+  const auto killed = [&] {
+    std::filesystem::remove_all(folder);
+    Session run(config, 2);
+    run.trainer->add_callback(std::make_shared<AtStep>(22, [](Trainer&) { raise(SIGKILL); }));
+    run.fit();
+  };
+  EXPECT_EXIT(killed(), testing::KilledBySignal(SIGKILL), "");
+  Session resumed(config);
   const Result result = resumed.fit();
   std::filesystem::remove_all(folder);
   EXPECT_EQ(result.resumed_from, 20);
-  Run whole({.epochs = 3});
+  Session whole({.epochs = 3});
   whole.fit();
   EXPECT_EQ(resumed.bits(), whole.bits());
 }
@@ -398,14 +409,14 @@ TEST(Interrupts, FirstSignalSavesAndReturns) {
     const TrainerConfig config{
         .epochs = 3,
         .checkpoints = {.folder = folder.path() / std::to_string(signal), .resume = Resume::automatic}};
-    Run run(config, 2);
+    Session run(config, 2);
     run.trainer->add_callback(std::make_shared<AtStep>(17, [signal](Trainer&) { raise(signal); }));
     const Result result = run.fit();
     EXPECT_EQ(result.ending, Ending::interrupted);
     EXPECT_EQ(result.steps, 17);
-    Run resumed(config);
+    Session resumed(config);
     EXPECT_EQ(resumed.fit().resumed_from, 17);
-    Run whole({.epochs = 3});
+    Session whole({.epochs = 3});
     whole.fit();
     EXPECT_EQ(resumed.bits(), whole.bits());
   }
@@ -413,16 +424,15 @@ TEST(Interrupts, FirstSignalSavesAndReturns) {
 
 TEST(Interrupts, SecondSignalEndsTheProcess) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
-  EXPECT_EXIT(
-      {
-        Run run({.epochs = 3}, 2);
-        run.trainer->add_callback(std::make_shared<AtStep>(3, [](Trainer&) {
-          raise(SIGINT);
-          raise(SIGINT);
-        }));
-        run.fit();
-      },
-      testing::KilledBySignal(SIGINT), "stopping after this step");
+  const auto interrupted_twice = [] {
+    Session run({.epochs = 3}, 2);
+    run.trainer->add_callback(std::make_shared<AtStep>(3, [](Trainer&) {
+      raise(SIGINT);
+      raise(SIGINT);
+    }));
+    run.fit();
+  };
+  EXPECT_EXIT(interrupted_twice(), testing::KilledBySignal(SIGINT), "stopping after this step");
 }
 
 // ---- bad losses
