@@ -1,12 +1,13 @@
 // Files with tensors and data sets in them.
 //
 // Every byte of a file is checked before it is used. FileError: a file cannot be opened, read or written.
-// FormatError: its contents break the format's rules; the message names the file, the place and the rule. Files that
-// claim to be larger than they can be are refused before memory is taken for them.
+// FormatError: its contents break the format's rules; the message names the file, the place and the rule.
+// Files that claim to be larger than they can be are refused before memory is taken for them.
 //
-// Saving replaces a file in one step: on any failure, a full disk or a killed process included, the old file is still
-// there, whole. Loaded tensors are in host memory; where the format allows, they are the file itself, mapped, and cost
-// no memory or time until they are used. A file must not be changed in place while tensors loaded from it are in use.
+// Saving replaces a file in one step: on any failure, a full disk or a killed process included, the old file
+// is still there, whole. Loaded tensors are in host memory; where the format allows, they are the file
+// itself, mapped, and cost no memory or time until they are used. A file must not be changed in place while
+// tensors loaded from it are in use.
 #pragma once
 
 #include <cstdint>
@@ -26,16 +27,16 @@ using Metadata = std::map<std::string, std::string>;
 
 // ---- safetensors
 
-// A safetensors file, opened and checked; its tensors are made when asked for. May be used from several threads at
-// once. Tensors stay valid when it is gone.
+// A safetensors file, opened and checked; its tensors are made when asked for. May be used from several
+// threads at once. Tensors stay valid when it is gone.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::filesystem::path& path);
 
   const std::vector<std::string>& names() const;  // sorted
   bool contains(std::string_view name) const;
-  // Of one tensor. Throw ValueError when there is none of that name; dtype() and tensor() throw DTypeError for a dtype
-  // that Hearth does not have, such as U16.
+  // Of one tensor. Throw ValueError when there is none of that name; dtype() and tensor() throw DTypeError
+  // for a dtype that Hearth does not have, such as U16.
   DType dtype(std::string_view name) const;
   const Shape& shape(std::string_view name) const;
   Tensor tensor(std::string_view name) const;
@@ -50,14 +51,15 @@ class SafetensorsFile {
 // All tensors of a file.
 TensorMap load_safetensors(const std::filesystem::path& path);
 
-// The same tensors give the same bytes. One tensor at a time is brought to host memory. Throws ValueError for an
-// undefined tensor, the name "__metadata__", or a text that is not UTF-8.
-void save_safetensors(const std::filesystem::path& path, const TensorMap& tensors, const Metadata& metadata = {});
+// The same tensors give the same bytes. One tensor at a time is brought to host memory. Throws ValueError for
+// an undefined tensor, the name "__metadata__", or a text that is not UTF-8.
+void save_safetensors(const std::filesystem::path& path, const TensorMap& tensors,
+                      const Metadata& metadata = {});
 
 // ---- NumPy
 
-// One array; either byte order, C or Fortran order. bf16 is stored as raw two-byte elements ('V2'), as NumPy itself
-// stores the bfloat16 of ml_dtypes.
+// One array; either byte order, C or Fortran order. bf16 is stored as raw two-byte elements ('V2'), as NumPy
+// itself stores the bfloat16 of ml_dtypes.
 Tensor load_npy(const std::filesystem::path& path);
 void save_npy(const std::filesystem::path& path, const Tensor& tensor);
 
@@ -80,13 +82,14 @@ Records load_records(const std::filesystem::path& path, std::int64_t label_bytes
 
 struct CsvOptions {
   char separator = ',';
-  bool header = true;         // the first line holds the names of the columns
-  bool empty_is_nan = false;  // else an empty cell where a number is asked for is an error; only floating dtypes
+  bool header = true;  // the first line holds the names of the columns
+  bool empty_is_nan =
+      false;  // else an empty cell where a number is asked for is an error; only floating dtypes
 };
 
-// A table of text cells, as in RFC 4180: cells may be quoted, all rows have as many cells as the first. Lines end in LF
-// or CRLF; empty ones are skipped. Values are converted when asked for; a cell that is not what it should be is a
-// FormatError with its line.
+// A table of text cells, as in RFC 4180: cells may be quoted, all rows have as many cells as the first. Lines
+// end in LF or CRLF; empty ones are skipped. Values are converted when asked for; a cell that is not what it
+// should be is a FormatError with its line.
 class CsvTable {
  public:
   explicit CsvTable(const std::filesystem::path& path, const CsvOptions& options = {});

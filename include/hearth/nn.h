@@ -1,129 +1,20 @@
-// Modules: layers and losses that hold parameters.
+// Layers and losses as modules.
 //
-// A module registers its parameters, buffers and child modules under names, and keeps the handles as plain
-// members. Tensors are handles on variables, so what an optimiser or load_state_dict assigns is seen by the
-// member. Defaults, initial values and names in state dictionaries are PyTorch's, so its weights load.
-// Modules are not copied; share them as std::shared_ptr. One module must not be used by two threads while
-// training.
+// Defaults, initial values and names in state dictionaries are PyTorch's, so its weights load.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
+#include "hearth/module.h"
 #include "hearth/ops.h"
 #include "hearth/precision.h"
-#include "hearth/state_dict.h"
-#include "hearth/tensor.h"
 
 namespace hearth::nn {
-
-class Module {
- public:
-  using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
-  using NamedModules = std::vector<std::pair<std::string, std::shared_ptr<Module>>>;
-
-  Module() = default;
-  virtual ~Module() = default;
-  Module(const Module&) = delete;
-  Module& operator=(const Module&) = delete;
-
-  // Modules of another signature do not have this one: it throws.
-  virtual Tensor forward(const Tensor& x);
-  Tensor operator()(const Tensor& x) { return forward(x); }
-
-  // In order of registration, children after own ones, named "layer1.0.conv1.weight". A variable registered
-  // twice is listed once, under its first name.
-  NamedTensors named_parameters() const;
-  NamedTensors named_buffers() const;
-  std::vector<Tensor> parameters() const;
-  std::int64_t parameter_count() const;
-  // Everything training changes: parameters and buffers. eval(model.variables()) computes all that is
-  // pending.
-  std::vector<Tensor> variables() const;
-
-  // Parameters and buffers by name, under every name they have. The tensors are the variables themselves.
-  StateDict state_dict() const;
-  // As load_state() in state_dict.h.
-  LoadReport load_state_dict(const StateDict& state, bool strict = true);
-
-  // Modules that behave differently in training (dropout, batch norm) read training(). New modules are in
-  // training.
-  void train(bool training = true);
-  void eval() { train(false); }
-  bool training() const { return training_; }
-
-  void zero_grad();
-  void requires_grad_(bool value = true);
-  // Converts floating parameters and buffers; gradients are dropped.
-  void to(DType dtype);
-  void to(Device device);
-
-  const NamedModules& named_children() const { return children_; }
-  std::vector<std::shared_ptr<Module>> children() const;
-  // This module and all below it, depth first, each once.
-  std::vector<Module*> modules();
-  // Calls `function` on every module below this one, then on this one.
-  void apply(const std::function<void(Module&)>& function);
-
- protected:
-  // Names are not empty, have no '.', and are used once: ValueError. An undefined tensor is returned as it is
-  // and not registered, as for a layer without bias.
-  Tensor register_parameter(const std::string& name, const Tensor& value);
-  Tensor register_buffer(const std::string& name, const Tensor& value);
-  template <typename M>
-  std::shared_ptr<M> register_module(const std::string& name, std::shared_ptr<M> module) {
-    add_child(name, module);
-    return module;
-  }
-
- private:
-  void add_child(const std::string& name, std::shared_ptr<Module> module);
-  void check_name(const std::string& name) const;
-  NamedTensors all_tensors(NamedTensors Module::*own) const;
-
-  NamedTensors parameters_, buffers_;
-  NamedModules children_;
-  bool training_ = true;
-};
-
-// Modules one after the other, named "0", "1", ...
-class Sequential : public Module {
- public:
-  Sequential() = default;
-  explicit Sequential(const std::vector<std::shared_ptr<Module>>& modules);
-  // model.add<Linear>(784, 128).add<ReLU>()
-  template <typename M, typename... Arguments>
-  Sequential& add(Arguments&&... arguments) {
-    return push_back(std::make_shared<M>(std::forward<Arguments>(arguments)...));
-  }
-  Sequential& push_back(std::shared_ptr<Module> module);
-  Tensor forward(const Tensor& x) override;
-};
-
-// A list of modules of one type, named "0", "1", ...; it has no forward.
-template <typename M = Module>
-class ModuleList : public Module {
- public:
-  ModuleList() = default;
-  explicit ModuleList(const std::vector<std::shared_ptr<M>>& modules) {
-    for (const auto& module : modules) push_back(module);
-  }
-  void push_back(std::shared_ptr<M> module) {
-    modules_.push_back(register_module(std::to_string(modules_.size()), std::move(module)));
-  }
-  std::size_t size() const { return modules_.size(); }
-  M& operator[](std::size_t i) const { return *modules_[i]; }
-  auto begin() const { return modules_.begin(); }
-  auto end() const { return modules_.end(); }
-
- private:
-  std::vector<std::shared_ptr<M>> modules_;
-};
 
 // A function of one tensor as a module.
 class Function : public Module {
@@ -291,21 +182,30 @@ class Embedding : public Module {
 // ---- normalisation; in f32 under an Autocast
 struct BatchNormOptions {
   double epsilon = 1e-5;
-  std::optional<double> momentum =
-      0.1;  // share of the batch in the running statistics; nullopt: average of all batches
+  // Share of the batch in the running statistics; nullopt: they are the average of all batches.
+  std::optional<double> momentum = 0.1;
   bool affine = true;
   bool track_running_stats = true;
 };
+// A layer that scales and shifts what it has normalised.
+class AffineNorm : public Module {
+ public:
+  Tensor weight, bias;  // of the normalised features or channels; undefined where the layer has none
+
+ protected:
+  AffineNorm(const Shape& shape, double epsilon, bool with_weight, bool with_bias);
+  double epsilon_;
+};
+
 // x (N, C) or (N, C, L) for 1 axis, (N, C, spatial...) for more. Training normalises by the batch and assigns
 // the running statistics; evaluation normalises by those.
 template <int axes>
-class BatchNorm : public Module {
+class BatchNorm : public AffineNorm {
  public:
   explicit BatchNorm(std::int64_t channels, const BatchNormOptions& options = {});
   Tensor forward(const Tensor& x) override;
-  Tensor weight, bias;  // (channels), undefined unless affine
-  Tensor running_mean,
-      running_var;             // (channels), undefined unless tracked; the variance divides by count - 1
+  // (channels), undefined unless tracked. The variance divides by count - 1.
+  Tensor running_mean, running_var;
   Tensor num_batches_tracked;  // 0-d i64
 
  private:
@@ -315,49 +215,39 @@ using BatchNorm1d = BatchNorm<1>;
 using BatchNorm2d = BatchNorm<2>;
 using BatchNorm3d = BatchNorm<3>;
 
-class LayerNorm : public Module {
+// Over the last axes, which have the shape `normalized`.
+class LayerNorm : public AffineNorm {
  public:
   explicit LayerNorm(const Shape& normalized, double epsilon = 1e-5, bool affine = true,
                      bool with_bias = true);
   explicit LayerNorm(std::int64_t features, double epsilon = 1e-5, bool affine = true, bool with_bias = true)
       : LayerNorm(Shape{features}, epsilon, affine, with_bias) {}
   Tensor forward(const Tensor& x) override;
-  Tensor weight, bias;  // of the normalized shape
 
  private:
   Shape normalized_;
-  double epsilon_;
 };
 
-class RMSNorm : public Module {
+// Over the last axis.
+class RMSNorm : public AffineNorm {
  public:
   explicit RMSNorm(std::int64_t features, double epsilon = 1e-5, bool affine = true);
   Tensor forward(const Tensor& x) override;
-  Tensor weight;  // (features)
-
- private:
-  double epsilon_;
 };
 
-class GroupNorm : public Module {
+class GroupNorm : public AffineNorm {
  public:
   GroupNorm(std::int64_t groups, std::int64_t channels, double epsilon = 1e-5, bool affine = true);
   Tensor forward(const Tensor& x) override;
-  Tensor weight, bias;  // (channels)
 
  private:
   std::int64_t groups_;
-  double epsilon_;
 };
 
-class InstanceNorm : public Module {
+class InstanceNorm : public AffineNorm {
  public:
   explicit InstanceNorm(std::int64_t channels, double epsilon = 1e-5, bool affine = false);
   Tensor forward(const Tensor& x) override;
-  Tensor weight, bias;  // (channels)
-
- private:
-  double epsilon_;
 };
 
 // ---- dropout; identity in evaluation. p in [0, 1), else ValueError.
@@ -390,8 +280,8 @@ class AlphaDropout : public Dropout {
 // ---- attention. x is (batch, length, features). In a bool mask true means "may attend"; a floating mask is
 // added.
 struct MultiheadAttentionOptions {
-  double dropout = 0.0;  // of the attention weights
-  bool bias = true;
+  double dropout = 0.0;           // of the attention weights
+  bool bias = true;               // of the projections
   bool add_bias_kv = false;       // a learned key and value at the end of the sequence
   bool add_zero_attn = false;     // a key and value of zeros at the end of the sequence
   std::int64_t key_features = 0;  // 0: as the query's
@@ -419,8 +309,8 @@ class MultiheadAttention : public Module {
   std::shared_ptr<Linear> out_proj;
 
  private:
-  Tensor project(const Tensor& x,
-                 int part) const;  // part: 0 query, 1 key, 2 value; gives (batch, heads, length, size)
+  enum class Part { query, key, value };
+  Tensor project(const Tensor& x, Part part) const;  // gives (batch, length, features)
   Tensor extend(const Tensor& x, const Tensor& learned) const;
   AttentionOptions options(const AttentionMask& mask, const Tensor& query, const Tensor& key) const;
 

@@ -199,8 +199,8 @@ BatchNormResult batch_norm_train(const Tensor& x, const Tensor& weight = {}, con
 struct AttentionOptions {
   bool causal = false;           // query i of T sees keys up to i + (S - T)
   std::int64_t window = 0;       // > 0: a query sees only the last `window` keys up to its own position
-  std::optional<double> scale{};  // default 1 / sqrt(head size)
-  Tensor mask{};                  // undefined, bool (true = may attend) or floating (added), broadcast to (B, H, T, S)
+  std::optional<double> scale{}; // default 1 / sqrt(head size)
+  Tensor mask{};                 // undefined, bool (true = may attend) or floating (added), broadcast to (B, H, T, S)
   double dropout = 0.0;          // of the weights
 };
 // q (B, H, T, D), k and v (B, G, S, D), G a divisor of H. A query that may attend to nothing gives zeros.

@@ -141,13 +141,13 @@ void AtomicFile::open_temporary(bool unnamed, unsigned mode) {
   (void)unnamed;
 #endif
   static std::atomic<unsigned> serial{0};
-  for (;;) {
+  do {
     temporary_ = folder / fmt::format(".hearth-{}-{}.tmp", ::getpid(), serial++);
     if (descriptor_ >= 0) return;
     descriptor_ = ::open(temporary_.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, mode);
-    named_ = descriptor_ >= 0;
-    if (!named_ && errno != EEXIST && errno != EINTR) fail("write", errno);
-  }
+  } while (descriptor_ < 0 && (errno == EEXIST || errno == EINTR));
+  if (descriptor_ < 0) fail("write", errno);
+  named_ = true;
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {

@@ -40,7 +40,7 @@ std::string read_text_file(const std::filesystem::path& path);
 // A file under construction. What is written goes to a temporary file in the same folder; commit() makes it
 // the file at `path` in one step, durably. Until then, and if anything fails, what was at `path` stays as it
 // was, and destruction without commit() leaves no trace. Where the file system can, the temporary has no name
-// before commit(), so that not even a killed process leaves one behind.
+// until commit() is about to rename it, so that a process killed while writing leaves nothing behind.
 //
 // A symbolic link at `path` is followed and stays a link; the permissions of an existing file are kept. An
 // existing file that the user may not write is not replaced, nor is anything that is not a regular file.

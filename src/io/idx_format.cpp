@@ -73,7 +73,9 @@ Array parse_compressed(Bytes file, std::string_view source) {
     known += inflater.read(std::span(beginning).subspan(4, 4 * std::to_integer<std::size_t>(beginning[3])));
   const auto header = parse_header(Bytes(beginning).first(known), source);
   if (header.data_bytes / largest_expansion > file.size())
-    wrong_size(header, "no more than a small part can", source);
+    fail(source,
+         fmt::format("{} of shape {} has {} bytes, more than {} compressed ones can expand to",
+                     dtype_name(header.dtype), to_string(header.shape), header.data_bytes, file.size()));
   std::vector<std::byte> data(header.data_bytes);
   if (const auto size = inflater.read(data); size != data.size())
     wrong_size(header, fmt::to_string(size), source);

@@ -21,12 +21,6 @@ struct SafetensorsFile::State {
     if (const auto* found = header.find(name)) return *found;
     throw ValueError(fmt::format("[safetensors] '{}' has no tensor {}", source, io::show(name)));
   }
-
-  DType dtype(const io::SafetensorsEntry& entry) const {
-    if (entry.dtype) return *entry.dtype;
-    throw DTypeError(fmt::format("[safetensors] '{}': tensor {}: unsupported dtype {}", source,
-                                 io::show(entry.name), entry.dtype_name));
-  }
 };
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) {
@@ -40,20 +34,15 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) {
 
 const std::vector<std::string>& SafetensorsFile::names() const { return state_->names; }
 bool SafetensorsFile::contains(std::string_view name) const { return state_->header.find(name) != nullptr; }
-DType SafetensorsFile::dtype(std::string_view name) const { return state_->dtype(state_->entry(name)); }
+DType SafetensorsFile::dtype(std::string_view name) const {
+  return io::require_dtype(state_->entry(name), state_->source);
+}
 const Shape& SafetensorsFile::shape(std::string_view name) const { return state_->entry(name).shape; }
 const Metadata& SafetensorsFile::metadata() const { return state_->header.metadata; }
 
 Tensor SafetensorsFile::tensor(std::string_view name) const {
-  const auto& entry = state_->entry(name);
-  const auto dtype = state_->dtype(entry);
-  const auto bytes = state_->file.bytes.subspan(entry.begin, entry.end - entry.begin);
-  if (dtype == DType::bool_)
-    if (const auto bad = io::find_bad_bool(bytes))
-      throw FormatError(
-          fmt::format("[safetensors] '{}': tensor {}: element {} of a BOOL tensor is {}; 0 or 1 is allowed",
-                      state_->source, io::show(name), *bad, std::to_integer<int>(bytes[*bad])));
-  return io::to_tensor({dtype, entry.shape, bytes, state_->file.owner});
+  const auto& file = state_->file;
+  return io::to_tensor(io::safetensors_array(file.bytes, state_->entry(name), file.owner, state_->source));
 }
 
 TensorMap load_safetensors(const std::filesystem::path& path) {

@@ -334,6 +334,23 @@ SafetensorsHeader parse_safetensors(Bytes file, std::string_view source) {
   return header;
 }
 
+DType require_dtype(const SafetensorsEntry& entry, std::string_view source) {
+  if (entry.dtype) return *entry.dtype;
+  throw DTypeError(fmt::format("[safetensors] '{}': tensor {}: unsupported dtype {}", source,
+                               show(entry.name), entry.dtype_name));
+}
+
+Array safetensors_array(Bytes file, const SafetensorsEntry& entry, std::shared_ptr<const void> owner,
+                        std::string_view source) {
+  const auto dtype = require_dtype(entry, source);
+  const auto bytes = file.subspan(entry.begin, entry.end - entry.begin);
+  if (dtype == DType::bool_)
+    if (const auto bad = find_bad_bool(bytes))
+      fail(source, fmt::format("tensor {}: element {} of a BOOL tensor is {}; 0 or 1 is allowed",
+                               show(entry.name), *bad, std::to_integer<int>(bytes[*bad])));
+  return {dtype, entry.shape, bytes, std::move(owner)};
+}
+
 std::string safetensors_header(const std::vector<SafetensorsArray>& arrays,
                                const std::map<std::string, std::string>& metadata) {
   // Written piece by piece: an ordered JSON object takes quadratic time to fill.

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,6 +14,7 @@
 
 #include "hearth/dtype.h"
 #include "hearth/shape.h"
+#include "io/array.h"
 #include "io/bytes.h"
 
 namespace hearth::io {
@@ -41,6 +43,14 @@ struct SafetensorsHeader {
 //   data_offsets, and end - begin is the number of bytes of such a tensor;
 // - the tensors cover the data without overlap or holes, to the end of the file.
 SafetensorsHeader parse_safetensors(Bytes file, std::string_view source);
+
+// The entry's dtype. Throws DTypeError for one that Hearth does not have.
+DType require_dtype(const SafetensorsEntry& entry, std::string_view source);
+
+// The tensor of one entry; it refers to the bytes of `file`, which `owner` keeps alive. Throws as
+// require_dtype, and FormatError for a BOOL that is neither 0 nor 1.
+Array safetensors_array(Bytes file, const SafetensorsEntry& entry, std::shared_ptr<const void> owner,
+                        std::string_view source);
 
 struct SafetensorsArray {
   std::string_view name;

@@ -192,8 +192,7 @@ ZipMemberReader::ZipMemberReader(Bytes archive, const ZipEntry& entry, std::stri
 
 void ZipMemberReader::read(std::span<std::byte> out) {
   if (inflater_) {
-    if (inflater_->read(out) != out.size())
-      fail(source_, fmt::format("member {} has fewer bytes than the directory says", show(entry_.name)));
+    if (inflater_->read(out) != out.size()) fail(source_, "fewer bytes than the directory says");
   } else {
     std::copy_n(stored_.begin(), out.size(), out.begin());
     stored_ = stored_.subspan(out.size());
@@ -202,8 +201,8 @@ void ZipMemberReader::read(std::span<std::byte> out) {
   left_ -= out.size();
   if (left_ > 0) return;
   if (std::byte extra; inflater_ && inflater_->read({&extra, 1}) != 0)
-    fail(source_, fmt::format("member {} has more bytes than the directory says", show(entry_.name)));
-  if (crc_ != entry_.crc) fail(source_, fmt::format("member {} is damaged: wrong CRC", show(entry_.name)));
+    fail(source_, "more bytes than the directory says");
+  if (crc_ != entry_.crc) fail(source_, "damaged: wrong CRC");
 }
 
 // ---- writing

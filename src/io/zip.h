@@ -25,7 +25,8 @@ struct ZipEntry {
 // occurs twice.
 std::vector<ZipEntry> read_zip_directory(Bytes archive, std::string_view source);
 
-// Reads one member from its beginning to its end. read() of the last byte checks the CRC.
+// Reads one member, which `source` names, from its beginning to its end. read() of the last byte checks the
+// CRC.
 class ZipMemberReader {
  public:
   ZipMemberReader(Bytes archive, const ZipEntry& entry, std::string_view source);

@@ -57,13 +57,15 @@ MultiheadAttention::MultiheadAttention(std::int64_t features, std::int64_t heads
   if (options_.bias) out_proj->bias.assign(init::zeros({features}));
 }
 
-Tensor MultiheadAttention::project(const Tensor& x, int part) const {
+Tensor MultiheadAttention::project(const Tensor& x, Part part) const {
   check_sequence("MultiheadAttention", x);
+  const auto index = static_cast<std::int64_t>(part);
+  const auto rows = [&](const Tensor& joined) {
+    return joined.defined() ? narrow(joined, 0, index * features_, features_) : Tensor();
+  };
   const Tensor separate[] = {q_proj_weight, k_proj_weight, v_proj_weight};
-  const Tensor weight =
-      in_proj_weight.defined() ? narrow(in_proj_weight, 0, part * features_, features_) : separate[part];
-  const Tensor bias =
-      in_proj_bias.defined() ? narrow(in_proj_bias, 0, part * features_, features_) : Tensor();
+  const Tensor weight = in_proj_weight.defined() ? rows(in_proj_weight) : separate[index];
+  const Tensor bias = rows(in_proj_bias);
   return linear(low_precision(x), low_precision(weight), low_precision(bias));
 }
 
@@ -114,15 +116,15 @@ AttentionOptions MultiheadAttention::options(const AttentionMask& mask, const Te
 
 Tensor MultiheadAttention::forward(const Tensor& query, const Tensor& key, const Tensor& value,
                                    const AttentionMask& mask) {
-  const Tensor q = split_heads(project(query, 0), heads_);
-  const Tensor k = split_heads(extend(project(key, 1), bias_k), heads_);
-  const Tensor v = split_heads(extend(project(value, 2), bias_v), heads_);
+  const Tensor q = split_heads(project(query, Part::query), heads_);
+  const Tensor k = split_heads(extend(project(key, Part::key), bias_k), heads_);
+  const Tensor v = split_heads(extend(project(value, Part::value), bias_v), heads_);
   return out_proj->forward(merge_heads(attention(q, k, v, options(mask, query, key))));
 }
 
 Tensor MultiheadAttention::weights(const Tensor& query, const Tensor& key, const AttentionMask& mask) {
-  const Tensor q = split_heads(project(query, 0), heads_);
-  const Tensor k = split_heads(extend(project(key, 1), bias_k), heads_);
+  const Tensor q = split_heads(project(query, Part::query), heads_);
+  const Tensor k = split_heads(extend(project(key, Part::key), bias_k), heads_);
   const AttentionOptions joined = options(mask, query, key);
   const double minus_infinity = -std::numeric_limits<double>::infinity();
   Tensor scores = full_precision(matmul(q, k.transpose(2, 3))) / std::sqrt(static_cast<double>(q.size(3)));

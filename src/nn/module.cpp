@@ -1,9 +1,10 @@
 // Module: registration, traversal, state.
+#include "hearth/module.h"
+
 #include <algorithm>
 #include <unordered_set>
 
 #include "hearth/error.h"
-#include "hearth/nn.h"
 
 namespace hearth::nn {
 

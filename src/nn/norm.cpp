@@ -6,12 +6,15 @@
 
 namespace hearth::nn {
 
+AffineNorm::AffineNorm(const Shape& shape, double epsilon, bool with_weight, bool with_bias)
+    : epsilon_(epsilon) {
+  if (with_weight) weight = register_parameter("weight", init::ones(shape));
+  if (with_bias) bias = register_parameter("bias", init::zeros(shape));
+}
+
 template <int axes>
-BatchNorm<axes>::BatchNorm(std::int64_t channels, const BatchNormOptions& options) : options_(options) {
-  if (options_.affine) {
-    weight = register_parameter("weight", init::ones({channels}));
-    bias = register_parameter("bias", init::zeros({channels}));
-  }
+BatchNorm<axes>::BatchNorm(std::int64_t channels, const BatchNormOptions& options)
+    : AffineNorm({channels}, options.epsilon, options.affine, options.affine), options_(options) {
   if (options_.track_running_stats) {
     running_mean = register_buffer("running_mean", init::zeros({channels}));
     running_var = register_buffer("running_var", init::ones({channels}));
@@ -28,7 +31,7 @@ Tensor BatchNorm<axes>::forward(const Tensor& input) {
   }
   const Tensor x = full_precision(input);
   if (!training() && options_.track_running_stats) {
-    return batch_norm(x, running_mean, running_var, weight, bias, options_.epsilon);
+    return batch_norm(x, running_mean, running_var, weight, bias, epsilon_);
   }
   const std::int64_t channels = x.size(1);
   const std::int64_t count = channels == 0 ? 0 : x.numel() / channels;
@@ -36,7 +39,7 @@ Tensor BatchNorm<axes>::forward(const Tensor& input) {
     throw ShapeError("[BatchNorm] training needs more than one value per channel, got " +
                      to_string(x.shape()));
   }
-  const BatchNormResult result = batch_norm_train(x, weight, bias, options_.epsilon);
+  const BatchNormResult result = batch_norm_train(x, weight, bias, epsilon_);
   if (training() && options_.track_running_stats) {
     const NoGrad no_grad;
     num_batches_tracked.assign(num_batches_tracked + 1);
@@ -56,41 +59,31 @@ template class BatchNorm<2>;
 template class BatchNorm<3>;
 
 LayerNorm::LayerNorm(const Shape& normalized, double epsilon, bool affine, bool with_bias)
-    : normalized_(normalized), epsilon_(epsilon) {
-  if (affine) weight = register_parameter("weight", init::ones(normalized));
-  if (affine && with_bias) bias = register_parameter("bias", init::zeros(normalized));
-}
+    : AffineNorm(normalized, epsilon, affine, affine && with_bias), normalized_(normalized) {}
 
 Tensor LayerNorm::forward(const Tensor& x) {
   return layer_norm(full_precision(x), normalized_, weight, bias, epsilon_);
 }
 
-RMSNorm::RMSNorm(std::int64_t features, double epsilon, bool affine) : epsilon_(epsilon) {
-  if (affine) weight = register_parameter("weight", init::ones({features}));
-}
+RMSNorm::RMSNorm(std::int64_t features, double epsilon, bool affine)
+    : AffineNorm({features}, epsilon, affine, false) {}
 
 Tensor RMSNorm::forward(const Tensor& x) { return rms_norm(full_precision(x), weight, epsilon_); }
 
 GroupNorm::GroupNorm(std::int64_t groups, std::int64_t channels, double epsilon, bool affine)
-    : groups_(groups), epsilon_(epsilon) {
+    : AffineNorm({channels}, epsilon, affine, affine), groups_(groups) {
   if (groups <= 0 || channels % groups != 0) {
     throw ValueError("[GroupNorm] groups must divide channels: " + std::to_string(groups) + " groups, " +
                      std::to_string(channels) + " channels");
   }
-  if (!affine) return;
-  weight = register_parameter("weight", init::ones({channels}));
-  bias = register_parameter("bias", init::zeros({channels}));
 }
 
 Tensor GroupNorm::forward(const Tensor& x) {
   return group_norm(full_precision(x), groups_, weight, bias, epsilon_);
 }
 
-InstanceNorm::InstanceNorm(std::int64_t channels, double epsilon, bool affine) : epsilon_(epsilon) {
-  if (!affine) return;
-  weight = register_parameter("weight", init::ones({channels}));
-  bias = register_parameter("bias", init::zeros({channels}));
-}
+InstanceNorm::InstanceNorm(std::int64_t channels, double epsilon, bool affine)
+    : AffineNorm({channels}, epsilon, affine, affine) {}
 
 Tensor InstanceNorm::forward(const Tensor& x) {
   return instance_norm(full_precision(x), weight, bias, epsilon_);

@@ -48,6 +48,7 @@ DType result_dtype(Op op, DType operand) {
 Tensor unary(Op op, const Tensor& x) {
   const NodeRef& node = node_of(x, op_name(op).data());
   const DType dtype = operand_dtype(op, node->dtype);
+  if (op == Op::bitwise_not && dtype == DType::bool_) op = Op::logical_not;
   if (op_row(op).rule == DTypeRule::rounding && is_integral(dtype)) return x;
   if (op == Op::isnan || op == Op::isinf || op == Op::isfinite) {
     if (is_integral(dtype)) return broadcast_to(Tensor(op == Op::isfinite), node->shape);

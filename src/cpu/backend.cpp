@@ -1,0 +1,98 @@
+// The CPU backend.
+#include "device/backend.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <fstream>
+#include <thread>
+
+#include "base/config_listeners.h"
+#include "base/thread_pool.h"
+#include "cpu/isa.h"
+#include "cpu/kernels.h"
+#include "cpu/memory_pool.h"
+#include "device/profile.h"
+#include "hearth/error.h"
+
+namespace hearth::cpu {
+namespace {
+
+MemoryPool& pool() {
+  // Never destroyed: buffers may outlive every other static object.
+  static MemoryPool* instance = new MemoryPool;
+  return *instance;
+}
+
+void apply(const Config& config) {
+  pool().configure(config);
+  set_profiling(config.enable_profiling);
+  static int threads = 0;
+  if (config.threads != threads) set_thread_count(threads = config.threads);
+}
+
+std::string processor_name() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);)
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  return "CPU";
+}
+
+std::size_t free_memory() {
+  std::ifstream info("/proc/meminfo");
+  for (std::string line; std::getline(info, line);)
+    if (line.starts_with("MemAvailable:")) return std::stoull(line.substr(13)) * 1024;
+  return 0;
+}
+
+class CpuBackend final : public Backend {
+ public:
+  CpuBackend() { on_config_change(apply); }
+
+  DeviceInfo info() const override {
+    return {Device{}, processor_name(), isa_name(), thread_count(), pool().total_memory(), free_memory()};
+  }
+  std::shared_ptr<Buffer> allocate(std::size_t bytes) override { return pool().allocate(bytes); }
+  void copy_to_host(void* host, const Buffer& source, std::size_t offset, std::size_t bytes) override {
+    if (bytes) std::memcpy(host, static_cast<const char*>(source.data) + offset, bytes);
+  }
+  void copy_from_host(Buffer& target, std::size_t offset, const void* host, std::size_t bytes) override {
+    if (bytes) std::memcpy(static_cast<char*>(target.data) + offset, host, bytes);
+  }
+  bool host_accessible() const override { return true; }
+
+  std::unique_ptr<Kernel> prepare(const Step& step) override {
+    switch (op_kind(step.op)) {
+      case OpKind::reduce:
+        return make_reduction(step);
+      case OpKind::scan:
+        return make_scan(step);
+      case OpKind::movement:
+        return step.op == Op::copy ? make_elementwise(step) : make_movement(step);
+      case OpKind::indexing:
+        return make_indexing(step);
+      case OpKind::contraction:
+        return step.op == Op::matmul ? make_matmul(step) : make_convolution(step);
+      case OpKind::pooling:
+        return make_pooling(step);
+      case OpKind::normalisation:
+        return make_normalisation(step);
+      case OpKind::random:
+        return make_random(step);
+      default:
+        throw KernelError(fmt::format("[{}] is not a step", op_name(step.op)));
+    }
+  }
+  bool fuses_epilogue(Op op) const override { return op == Op::matmul; }
+
+  void synchronize() override {}
+  MemoryStats memory_stats() const override { return pool().stats(); }
+  void reset_peak_memory() override { pool().reset_peak(); }
+  void empty_cache() override { pool().empty_cache(); }
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_backend() { return std::make_unique<CpuBackend>(); }
+
+}  // namespace hearth::cpu

@@ -1,0 +1,46 @@
+// Loops over short runs of elements ("tiles"), the instructions of the elementwise interpreter.
+#pragma once
+
+#include <cstdint>
+
+#include "cpu/isa.h"
+#include "graph/op.h"
+#include "hearth/dtype.h"
+
+namespace hearth::cpu {
+
+// Expressions are computed in one of four types: halves in f32; bool, u8, i8 and i16 in i32.
+enum class Compute : std::uint8_t { f32, f64, i32, i64 };
+inline constexpr int compute_count = 4;
+
+constexpr Compute compute_of(DType dtype) {
+  switch (dtype) {
+    case DType::f16:
+    case DType::bf16:
+    case DType::f32:
+      return Compute::f32;
+    case DType::f64:
+      return Compute::f64;
+    case DType::i64:
+      return Compute::i64;
+    default:
+      return Compute::i32;
+  }
+}
+constexpr std::size_t compute_size(Compute type) { return type == Compute::f64 || type == Compute::i64 ? 8 : 4; }
+
+// out[i] = f(a[i], b[i], c[i]) for i < n. `out` may be `a`, `b` or `c`, but must not overlap them otherwise.
+using TileFunction = void (*)(void* out, const void* a, const void* b, const void* c, std::int64_t n);
+
+struct ElementwiseKernels {
+  TileFunction operations[op_count][compute_count];  // by the operands' type; null where there is none
+  TileFunction where[compute_count];                 // a: i32 condition
+  TileFunction convert[compute_count][compute_count];
+  TileFunction narrow[dtype_count];                  // compute type -> same, as if stored as the dtype; null: no change
+  TileFunction load[dtype_count];                    // storage -> compute type; null: the same representation
+  TileFunction store[dtype_count];                   // compute type -> storage; null: the same representation
+};
+
+}  // namespace hearth::cpu
+
+HEARTH_DECLARE_ISA_TABLE(ElementwiseKernels, elementwise_kernels)

@@ -1,0 +1,288 @@
+// Reduction steps: an expression over a domain, reduced over some of its axes.
+//
+// Axes are merged into runs of kept (K) and reduced (R) ones. The innermost two runs form a block that lies dense in the
+// order of the domain, either rows to reduce (K, R) or columns to add up (R, K); the runs further out are loops. Tiles
+// cover several short rows at a time, so that the interpreter's cost per tile is spread.
+//
+// Work is divided over the kept positions; where they are few, the reduced ones are divided too, into slices whose
+// number depends on the sizes only, and the slices' totals are combined in order: the result does not depend on the
+// number of threads.
+#include <algorithm>
+#include <limits>
+
+#include "base/thread_pool.h"
+#include "cpu/kernels.h"
+#include "cpu/reduction_kernels.h"
+#include "cpu/tile_program.h"
+#include "hearth/error.h"
+
+namespace hearth::cpu {
+namespace {
+
+struct Run {  // of merged axes
+  std::int64_t size = 1;
+  bool reduced = false;
+};
+
+class ReductionKernel final : public Kernel {
+ public:
+  explicit ReductionKernel(const Step& step)
+      : program_(step.expression), op_(reduction_index(step.op)), output_(step.outputs[0].dtype) {
+    const DType element = step.expression.dtype(step.expression.outputs[0]);
+    type_ = compute_of(element);
+    for (const auto& input : step.inputs) sources_.emplace_back(input);
+    for (std::size_t k = 1; k < step.outputs.size(); ++k) extra_sizes_.push_back(dtype_size(step.outputs[k].dtype));
+    outputs_ = element_count(step.outputs[0].shape);
+    count_ = element_count(step.domain);
+    find_runs(step.domain, std::get<ReduceAttributes>(step.attributes).axes);
+    if (!reduction_kernels().rows[op_][static_cast<int>(type_)])
+      throw DTypeError(std::string("[") + std::string(op_name(step.op)) + "] has no CPU kernel for " +
+                       std::string(dtype_name(element)));
+  }
+
+  void run(const KernelArguments& arguments) const override {
+    const auto width = rows_inside_ ? block_kept_ : std::min(block_kept_, program_.tile_length());
+    const auto chunks = rows_inside_ ? row_chunks() : (block_kept_ + width - 1) / width;
+    const auto jobs = outer_kept_ * chunks;
+    const auto slices = slice_count(jobs);
+    std::vector<Total> totals(static_cast<std::size_t>(outputs_ * slices));
+    for (auto& total : totals) total = neutral();
+
+    parallel_for(jobs * slices, grain(jobs * slices), [&](std::int64_t begin, std::int64_t end) {
+      TileProgram::Workspace workspace(program_, arguments.numbers);
+      AlignedBytes partial(static_cast<std::size_t>(program_.tile_length()) * 8);
+      for (std::int64_t job = begin; job < end; ++job) {
+        const auto slice = job / jobs, outer = job % jobs / chunks, chunk = job % chunks;
+        Total* out = totals.data() + slice * outputs_ + outer * block_kept_;
+        if (rows_inside_) reduce_rows(arguments, workspace, outer, chunk, slice, slices, out);
+        else reduce_columns(arguments, workspace, partial.data(), outer, chunk * width, width, slice, slices, out);
+      }
+    });
+    store(totals, slices, arguments.outputs[0]);
+  }
+
+ private:
+  void find_runs(const Shape& domain, const Axes& axes) {
+    std::vector<Run> runs;
+    for (std::size_t i = 0; i < domain.size(); ++i) {
+      const bool reduced = std::find(axes.begin(), axes.end(), static_cast<std::int64_t>(i)) != axes.end();
+      if (domain[i] == 1) continue;
+      if (!runs.empty() && runs.back().reduced == reduced) runs.back().size *= domain[i];
+      else runs.push_back({domain[i], reduced});
+    }
+    rows_inside_ = !runs.empty() && runs.back().reduced;
+    // The innermost two runs, one of each kind.
+    for (int k = 0; k < 2 && !runs.empty(); ++k) {
+      (runs.back().reduced ? block_reduced_ : block_kept_) = runs.back().size;
+      runs.pop_back();
+    }
+    std::int64_t stride = block_kept_ * block_reduced_;
+    for (std::size_t i = runs.size(); i-- > 0;) {
+      auto& loop = runs[i].reduced ? reduced_loops_ : kept_loops_;
+      loop.push_back({runs[i].size, stride});
+      (runs[i].reduced ? outer_reduced_ : outer_kept_) *= runs[i].size;
+      stride *= runs[i].size;
+    }
+  }
+
+  struct Loop {
+    std::int64_t size, stride;
+  };
+
+  // Start of the block at a position of the outer loops, the innermost loop first in the list.
+  static std::int64_t offset(const std::vector<Loop>& loops, std::int64_t position) {
+    std::int64_t result = 0;
+    for (const auto& loop : loops) {
+      result += position % loop.size * loop.stride;
+      position /= loop.size;
+    }
+    return result;
+  }
+
+  std::int64_t rows_per_chunk() const {
+    // Chunks of rows with some work in each, a whole number of tiles' worth of short rows.
+    return std::max<std::int64_t>(1, std::max(program_.tile_length(), std::int64_t{16 * 1024}) /
+                                         std::max<std::int64_t>(1, block_reduced_));
+  }
+  std::int64_t row_chunks() const { return (block_kept_ + rows_per_chunk() - 1) / rows_per_chunk(); }
+
+  // Slices of the reduced positions: of the outer loop where there is one, else of the rows or columns of the block.
+  std::int64_t slice_count(std::int64_t jobs) const {
+    if (jobs == 0 || count_ == 0) return 1;
+    const auto wanted = std::min<std::int64_t>(64 / std::max<std::int64_t>(jobs, 1), count_ / (32 * 1024));
+    const auto possible = outer_reduced_ > 1 ? outer_reduced_ : block_reduced_;
+    return std::clamp<std::int64_t>(std::min(wanted, possible), 1, std::max<std::int64_t>(1, (1 << 22) / outputs_));
+  }
+  std::int64_t grain(std::int64_t total_jobs) const {
+    const auto work = std::max<std::int64_t>(1, count_ / std::max<std::int64_t>(1, total_jobs));
+    return std::max<std::int64_t>(1, 16 * 1024 / work);
+  }
+
+  // Evaluates the expression for n elements of the domain from `start`; returns what is to be reduced.
+  const void* evaluate(const KernelArguments& arguments, TileProgram::Workspace& workspace, std::int64_t start,
+                       std::int64_t n) const {
+    for (std::size_t i = 0; i < sources_.size(); ++i)
+      program_.read_input(workspace, i, sources_[i], arguments.inputs[i], start, n);
+    for (std::size_t k = 0; k < extra_sizes_.size(); ++k) program_.set_output(workspace, k + 1, extra(arguments, k, start));
+    program_.run(workspace, n);
+    for (std::size_t k = 0; k < extra_sizes_.size(); ++k)
+      program_.write_output(workspace, k + 1, extra(arguments, k, start), n);
+    return program_.output(workspace, 0);
+  }
+  char* extra(const KernelArguments& arguments, std::size_t k, std::int64_t start) const {
+    return static_cast<char*>(arguments.outputs[k + 1]) + start * static_cast<std::int64_t>(extra_sizes_[k]);
+  }
+
+  struct Range {
+    std::int64_t begin, end;
+  };
+  static Range part(std::int64_t size, std::int64_t slice, std::int64_t slices) {
+    return {size * slice / slices, size * (slice + 1) / slices};
+  }
+
+  void reduce_rows(const KernelArguments& arguments, TileProgram::Workspace& workspace, std::int64_t outer,
+                   std::int64_t chunk, std::int64_t slice, std::int64_t slices, Total* out) const {
+    const auto reduce = reduction_kernels().rows[op_][static_cast<int>(type_)];
+    const auto tile = program_.tile_length();
+    const auto first = chunk * rows_per_chunk(), past = std::min(first + rows_per_chunk(), block_kept_);
+    const bool slice_outer = outer_reduced_ > 1;
+    const Range loops = slice_outer ? part(outer_reduced_, slice, slices) : Range{0, outer_reduced_};
+    const Range row = slice_outer ? Range{0, block_reduced_} : part(block_reduced_, slice, slices);
+    const auto length = row.end - row.begin;
+    if (length == 0) return;
+    const std::size_t element = compute_size(type_);
+    for (auto position = loops.begin; position < loops.end; ++position) {
+      const auto base = offset(kept_loops_, outer) + offset(reduced_loops_, position);
+      if (length == block_reduced_ && length < tile) {
+        const auto rows = tile / length;
+        for (auto r = first; r < past; r += rows) {
+          const auto here = std::min(rows, past - r);
+          const char* values = static_cast<const char*>(
+              evaluate(arguments, workspace, base + r * block_reduced_, here * length));
+          for (std::int64_t k = 0; k < here; ++k)
+            reduce(values + static_cast<std::size_t>(k * length) * element, length, &out[r + k]);
+        }
+      } else {
+        for (auto r = first; r < past; ++r)
+          for (auto start = row.begin; start < row.end; start += tile) {
+            const auto n = std::min(tile, row.end - start);
+            reduce(evaluate(arguments, workspace, base + r * block_reduced_ + start, n), n, &out[r]);
+          }
+      }
+    }
+  }
+
+  void reduce_columns(const KernelArguments& arguments, TileProgram::Workspace& workspace, char* partial,
+                      std::int64_t outer, std::int64_t column, std::int64_t width, std::int64_t slice,
+                      std::int64_t slices, Total* out) const {
+    const auto& kernels = reduction_kernels();
+    const auto type = static_cast<int>(type_);
+    width = std::min(width, block_kept_ - column);
+    const bool slice_outer = outer_reduced_ > 1;
+    const Range loops = slice_outer ? part(outer_reduced_, slice, slices) : Range{0, outer_reduced_};
+    const Range rows = slice_outer ? Range{0, block_reduced_} : part(block_reduced_, slice, slices);
+    const bool whole = width == block_kept_;  // several rows form one dense tile
+    const auto step = whole ? std::max<std::int64_t>(1, program_.tile_length() / std::max<std::int64_t>(1, width)) : 1;
+    std::int64_t pending = 0;
+    kernels.fill[op_][type](partial, width);
+    for (auto position = loops.begin; position < loops.end; ++position) {
+      const auto base = offset(kept_loops_, outer) + offset(reduced_loops_, position) + column;
+      for (auto r = rows.begin; r < rows.end; r += step) {
+        const auto here = std::min(step, rows.end - r);
+        const void* values = evaluate(arguments, workspace, base + r * block_kept_, here * width);
+        kernels.columns[op_][type](values, here, width, partial);
+        pending += here;
+        if (pending >= 64) {
+          kernels.flush[op_][type](partial, width, out + column);
+          pending = 0;
+        }
+      }
+    }
+    kernels.flush[op_][type](partial, width, out + column);
+  }
+
+  bool real() const { return type_ == Compute::f32 || type_ == Compute::f64; }
+
+  Total neutral() const {
+    constexpr double infinity = std::numeric_limits<double>::infinity();
+    constexpr double reals[] = {0, 1, -infinity, infinity};
+    constexpr std::int64_t integers[] = {0, 1, std::numeric_limits<std::int64_t>::min(),
+                                         std::numeric_limits<std::int64_t>::max(), 1, 0};
+    Total total;
+    if (real()) total.real = reals[op_];
+    else total.integer = integers[op_];
+    return total;
+  }
+
+  void store(const std::vector<Total>& totals, std::int64_t slices, void* out) const {
+    for (std::int64_t i = 0; i < outputs_; ++i) {
+      Total total = totals[static_cast<std::size_t>(i)];
+      for (std::int64_t s = 1; s < slices; ++s) {
+        const Total& next = totals[static_cast<std::size_t>(s * outputs_ + i)];
+        if (real()) total.real = combine(total.real, next.real);
+        else total.integer = combine(total.integer, next.integer);
+      }
+      store_one(total, i, out);
+    }
+  }
+
+  template <typename T>
+  T combine(T a, T b) const {
+    switch (op_) {
+      case 0:
+        return a + b;
+      case 1:
+        return a * b;
+      case 2:
+      case 5:
+        return b > a || b != b ? b : a;
+      default:
+        return b < a || b != b ? b : a;
+    }
+  }
+
+  void store_one(Total total, std::int64_t i, void* out) const {
+    switch (output_) {
+      case DType::f64:
+        static_cast<double*>(out)[i] = total.real;
+        break;
+      case DType::f32:
+        static_cast<float*>(out)[i] = static_cast<float>(total.real);
+        break;
+      case DType::f16:
+        static_cast<float16*>(out)[i] = float16(static_cast<float>(total.real));
+        break;
+      case DType::bf16:
+        static_cast<bfloat16*>(out)[i] = bfloat16(static_cast<float>(total.real));
+        break;
+      case DType::i64:
+        static_cast<std::int64_t*>(out)[i] = total.integer;
+        break;
+      case DType::i32:
+        static_cast<std::int32_t*>(out)[i] = static_cast<std::int32_t>(total.integer);
+        break;
+      case DType::i16:
+        static_cast<std::int16_t*>(out)[i] = static_cast<std::int16_t>(total.integer);
+        break;
+      default:
+        static_cast<std::uint8_t*>(out)[i] = static_cast<std::uint8_t>(total.integer);
+    }
+  }
+
+  TileProgram program_;
+  int op_;
+  DType output_;
+  Compute type_;
+  std::vector<TileSource> sources_;
+  std::vector<std::size_t> extra_sizes_;
+  std::int64_t outputs_ = 0, count_ = 0;
+  bool rows_inside_ = true;
+  std::int64_t block_kept_ = 1, block_reduced_ = 1, outer_kept_ = 1, outer_reduced_ = 1;
+  std::vector<Loop> kept_loops_, reduced_loops_;
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_reduction(const Step& step) { return std::make_unique<ReductionKernel>(step); }
+
+}  // namespace hearth::cpu

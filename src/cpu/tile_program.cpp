@@ -1,0 +1,288 @@
+// Register allocation and the interpreter loop of tile programs.
+#include "cpu/tile_program.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "hearth/error.h"
+
+namespace hearth::cpu {
+
+AlignedBytes::AlignedBytes(std::size_t bytes)
+    : data_(static_cast<char*>(::operator new(std::max<std::size_t>(bytes, 1), std::align_val_t{64}))) {}
+AlignedBytes::~AlignedBytes() { ::operator delete(data_, std::align_val_t{64}); }
+
+// ---- TileSource
+
+TileSource::TileSource(const Layout& layout) : size_(dtype_size(layout.dtype)) {
+  for (std::size_t i = 0; i < layout.shape.size(); ++i) {
+    if (layout.shape[i] == 1) continue;
+    if (!shape_.empty() && strides_.back() == layout.strides[i] * layout.shape[i]) {
+      shape_.back() *= layout.shape[i];
+      strides_.back() = layout.strides[i];
+    } else {
+      shape_.push_back(layout.shape[i]);
+      strides_.push_back(layout.strides[i]);
+    }
+  }
+  scalar_ = std::all_of(strides_.begin(), strides_.end(), [](std::int64_t stride) { return stride == 0; });
+  dense_ = shape_.empty() || (shape_.size() == 1 && strides_[0] == 1);
+  if (shape_.empty()) {
+    shape_.push_back(1);
+    strides_.push_back(1);
+  }
+}
+
+namespace {
+
+template <typename T>
+void copy_run(T* out, const T* in, std::int64_t stride, std::int64_t n) {
+  if (stride == 1) {
+    std::memcpy(out, in, static_cast<std::size_t>(n) * sizeof(T));
+  } else if (stride == 0) {
+    std::fill_n(out, n, *in);
+  } else {
+    for (std::int64_t i = 0; i < n; ++i) out[i] = in[i * stride];
+  }
+}
+
+template <typename T>
+void gather_elements(const T* base, const Shape& shape, const Strides& strides, std::int64_t start, std::int64_t n,
+                     T* out) {
+  const std::size_t inner = shape.size() - 1;
+  Shape index(shape.size());
+  std::int64_t rest = start, offset = 0;
+  for (std::size_t i = shape.size(); i-- > 0;) {
+    index[i] = rest % shape[i];
+    rest /= shape[i];
+    offset += index[i] * strides[i];
+  }
+  while (n > 0) {
+    const auto run = std::min(n, shape[inner] - index[inner]);
+    copy_run(out, base + offset, strides[inner], run);
+    out += run;
+    n -= run;
+    if (n == 0) return;
+    offset -= index[inner] * strides[inner];
+    index[inner] = 0;
+    for (std::size_t i = inner; i-- > 0;) {
+      offset += strides[i];
+      if (++index[i] < shape[i]) break;
+      offset -= shape[i] * strides[i];
+      index[i] = 0;
+    }
+  }
+}
+
+}  // namespace
+
+void TileSource::gather(const void* base, std::int64_t start, std::int64_t n, void* out) const {
+  switch (size_) {
+    case 1:
+      return gather_elements(static_cast<const std::uint8_t*>(base), shape_, strides_, start, n,
+                             static_cast<std::uint8_t*>(out));
+    case 2:
+      return gather_elements(static_cast<const std::uint16_t*>(base), shape_, strides_, start, n,
+                             static_cast<std::uint16_t*>(out));
+    case 4:
+      return gather_elements(static_cast<const std::uint32_t*>(base), shape_, strides_, start, n,
+                             static_cast<std::uint32_t*>(out));
+    default:
+      return gather_elements(static_cast<const std::uint64_t*>(base), shape_, strides_, start, n,
+                             static_cast<std::uint64_t*>(out));
+  }
+}
+
+// ---- TileProgram
+
+std::uint16_t TileProgram::new_register(std::size_t element_size) {
+  register_bytes_.push_back(element_size);
+  return static_cast<std::uint16_t>(register_bytes_.size() - 1);
+}
+
+TileProgram::TileProgram(const Expression& expression) {
+  const auto& kernels = elementwise_kernels();
+  const std::size_t first_result = expression.first_result();
+  const std::size_t value_count = first_result + expression.instructions.size();
+
+  // The last instruction that reads each value; outputs live to the end.
+  constexpr std::size_t forever = ~std::size_t{0};
+  std::vector<std::size_t> last_use(value_count, 0);
+  for (std::size_t k = 0; k < expression.instructions.size(); ++k)
+    for (int a = 0; a < operand_count(expression.instructions[k].op); ++a)
+      last_use[expression.instructions[k].operands[a]] = k;
+  for (auto value : expression.outputs) last_use[value] = forever;
+
+  std::vector<std::uint16_t> registers(value_count);
+  for (std::size_t i = 0; i < expression.inputs.size(); ++i) {
+    const DType dtype = expression.inputs[i];
+    Input input{dtype, 0, 0, kernels.load[static_cast<int>(dtype)]};
+    input.raw = new_register(dtype_size(dtype));
+    input.reg = input.load ? new_register(compute_size(compute_of(dtype))) : input.raw;
+    registers[i] = input.reg;
+    inputs_.push_back(input);
+  }
+  for (std::size_t i = 0; i < expression.immediates.size(); ++i) {
+    const DType dtype = expression.immediates[i];
+    constants_.push_back({dtype, new_register(compute_size(compute_of(dtype)))});
+    registers[expression.inputs.size() + i] = constants_.back().reg;
+  }
+
+  // Results: a register is free again after the last use of its value. Registers of outputs are not shared, so that
+  // they can be the output's memory.
+  std::vector<std::uint16_t> free_registers[2];  // of 4 and 8 bytes per element
+  const auto release = [&](std::size_t value, std::size_t k) {
+    if (value >= first_result && last_use[value] == k) {
+      const auto reg = registers[value];
+      auto& list = free_registers[register_bytes_[reg] == 8];
+      if (std::find(list.begin(), list.end(), reg) == list.end()) list.push_back(reg);
+    }
+  };
+  for (std::size_t k = 0; k < expression.instructions.size(); ++k) {
+    const auto& source = expression.instructions[k];
+    const Compute from = compute_of(source.operand), to = compute_of(source.result);
+    Instruction instruction{nullptr, 0, 0, 0, 0};
+    if (source.op == Op::where) instruction.function = kernels.where[static_cast<int>(from)];
+    else if (source.op == Op::cast && source.result == DType::bool_)
+      instruction.function = kernels.operations[static_cast<int>(Op::ne)][static_cast<int>(from)];
+    else if (source.op == Op::cast) instruction.function = kernels.convert[static_cast<int>(from)][static_cast<int>(to)];
+    else instruction.function = kernels.operations[static_cast<int>(source.op)][static_cast<int>(from)];
+    if (!instruction.function)
+      throw DTypeError(fmt::format("[{}] has no CPU kernel for {}", op_name(source.op), dtype_name(source.operand)));
+    const int operands = operand_count(source.op);
+    instruction.a = registers[source.operands[0]];
+    if (operands > 1) instruction.b = registers[source.operands[1]];
+    if (operands > 2) instruction.c = registers[source.operands[2]];
+    if (source.op == Op::cast && source.result == DType::bool_) {
+      // x != 0, with a zero tile for the right-hand side.
+      constants_.push_back({source.operand, new_register(compute_size(from))});
+      zero_constants_.push_back(constants_.size() - 1);
+      instruction.b = constants_.back().reg;
+    }
+
+    for (int a = 0; a < operands; ++a) release(source.operands[a], k);
+    const std::size_t size = compute_size(to);
+    auto& list = free_registers[size == 8];
+    const std::size_t value = first_result + k;
+    if (last_use[value] == forever || list.empty()) {
+      registers[value] = new_register(size);
+    } else {
+      registers[value] = list.back();
+      list.pop_back();
+    }
+    instruction.out = registers[value];
+    instructions_.push_back(instruction);
+
+    // Results of narrow types wrap or round as if they had been stored.
+    const TileFunction narrow = kernels.narrow[static_cast<int>(source.result)];
+    const bool half = source.result == DType::f16 || source.result == DType::bf16;
+    if (narrow && (!half || source.op == Op::cast))
+      instructions_.push_back({narrow, instruction.out, instruction.out, 0, 0});
+  }
+
+  for (std::size_t k = 0; k < expression.outputs.size(); ++k) {
+    const auto value = expression.outputs[k];
+    const DType dtype = expression.dtype(value);
+    const TileFunction store = kernels.store[static_cast<int>(dtype)];
+    const bool first = std::find(expression.outputs.begin(), expression.outputs.begin() + static_cast<std::ptrdiff_t>(k),
+                                 value) == expression.outputs.begin() + static_cast<std::ptrdiff_t>(k);
+    outputs_.push_back({dtype, registers[value], store, !store && value >= first_result && first});
+  }
+
+  // As long as the tiles of all registers together fit the first-level cache.
+  std::size_t bytes = 0;
+  for (auto size : register_bytes_) bytes += size;
+  tile_length_ = 2048;
+  while (tile_length_ > 256 && static_cast<std::size_t>(tile_length_) * bytes > 32 * 1024) tile_length_ /= 2;
+}
+
+TileProgram::Workspace::Workspace(const TileProgram& program, const Number* numbers)
+    : memory_([&] {
+        std::size_t bytes = 0;
+        for (auto size : program.register_bytes_) bytes += size * static_cast<std::size_t>(program.tile_length_);
+        return bytes;
+      }()),
+      registers_(program.register_bytes_.size()),
+      loaded_(program.inputs_.size(), false) {
+  char* next = memory_.data();
+  for (std::size_t i = 0; i < registers_.size(); ++i) {
+    registers_[i] = next;
+    next += program.register_bytes_[i] * static_cast<std::size_t>(program.tile_length_);
+  }
+  std::size_t number = 0;
+  for (std::size_t i = 0; i < program.constants_.size(); ++i) {
+    const auto& constant = program.constants_[i];
+    const bool zero = std::find(program.zero_constants_.begin(), program.zero_constants_.end(), i) !=
+                      program.zero_constants_.end();
+    const Number value = zero ? Number{} : numbers[number++];
+    void* tile = registers_[constant.reg];
+    const auto n = program.tile_length_;
+    switch (compute_of(constant.dtype)) {
+      case Compute::f32:
+        std::fill_n(static_cast<float*>(tile), n,
+                    constant.dtype == DType::f16    ? float(float16(static_cast<float>(value.real)))
+                    : constant.dtype == DType::bf16 ? float(bfloat16(static_cast<float>(value.real)))
+                                                    : static_cast<float>(value.real));
+        break;
+      case Compute::f64:
+        std::fill_n(static_cast<double*>(tile), n, value.real);
+        break;
+      case Compute::i32:
+        std::fill_n(static_cast<std::int32_t*>(tile), n, static_cast<std::int32_t>(value.integer));
+        if (auto narrow = elementwise_kernels().narrow[static_cast<int>(constant.dtype)])
+          narrow(tile, tile, nullptr, nullptr, n);
+        break;
+      case Compute::i64:
+        std::fill_n(static_cast<std::int64_t*>(tile), n, value.integer);
+        break;
+    }
+  }
+}
+
+void TileProgram::set_input(Workspace& workspace, std::size_t i, const void* elements, std::int64_t n) const {
+  const Input& input = inputs_[i];
+  if (input.load) input.load(workspace.registers_[input.reg], elements, nullptr, nullptr, n);
+  else workspace.registers_[input.reg] = const_cast<void*>(elements);
+}
+
+void TileProgram::read_input(Workspace& workspace, std::size_t i, const TileSource& source, const void* base,
+                             std::int64_t start, std::int64_t n) const {
+  if (source.scalar()) {
+    if (workspace.loaded_[i]) return;
+    workspace.loaded_[i] = true;
+    void* raw = workspace.registers_[inputs_[i].raw];
+    source.gather(base, 0, 1, raw);
+    const auto size = source.element_size();
+    for (std::int64_t k = 1; k < tile_length_; ++k) std::memcpy(static_cast<char*>(raw) + k * static_cast<std::int64_t>(size), raw, size);
+    set_input(workspace, i, raw, tile_length_);
+  } else if (source.dense()) {
+    set_input(workspace, i, source.at(base, start), n);
+  } else {
+    void* raw = workspace.registers_[inputs_[i].raw];
+    source.gather(base, start, n, raw);
+    set_input(workspace, i, raw, n);
+  }
+}
+
+void TileProgram::set_output(Workspace& workspace, std::size_t k, void* elements) const {
+  if (outputs_[k].direct) workspace.registers_[outputs_[k].reg] = elements;
+}
+
+void TileProgram::run(Workspace& workspace, std::int64_t n) const {
+  void* const* registers = workspace.registers_.data();
+  for (const auto& instruction : instructions_)
+    instruction.function(registers[instruction.out], registers[instruction.a], registers[instruction.b],
+                         registers[instruction.c], n);
+}
+
+void TileProgram::write_output(Workspace& workspace, std::size_t k, void* elements, std::int64_t n) const {
+  const Output& output = outputs_[k];
+  const void* tile = workspace.registers_[output.reg];
+  if (output.store) output.store(elements, tile, nullptr, nullptr, n);
+  else if (tile != elements) std::memcpy(elements, tile, static_cast<std::size_t>(n) * dtype_size(output.dtype));
+}
+
+}  // namespace hearth::cpu

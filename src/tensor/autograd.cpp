@@ -1,0 +1,136 @@
+// Walking the graph backwards.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <unordered_map>
+
+#include "hearth/error.h"
+#include "hearth/grad.h"
+#include "hearth/ops.h"
+#include "tensor/gradient_rules.h"
+#include "tensor/trace.h"
+#include "tensor/variable.h"
+
+namespace hearth {
+namespace {
+
+// Gradients are built without being recorded themselves, unless they are to be differentiated again.
+class GradMode {
+ public:
+  explicit GradMode(bool enabled) : before_(grad_enabled()) { set_grad_enabled(enabled); }
+  ~GradMode() { set_grad_enabled(before_); }
+  GradMode(const GradMode&) = delete;
+  GradMode& operator=(const GradMode&) = delete;
+
+ private:
+  bool before_;
+};
+
+// The nodes between `root` and the leaves that take part in gradients, users before inputs.
+std::vector<Node*> backward_order(Node* root) {
+  std::vector<Node*> order;
+  std::unordered_map<Node*, bool> finished;
+  std::vector<Node*> stack{root};
+  while (!stack.empty()) {
+    Node* node = stack.back();
+    const auto [state, is_new] = finished.emplace(node, false);
+    if (!is_new) {
+      stack.pop_back();
+      if (!state->second) {
+        state->second = true;
+        order.push_back(node);
+      }
+      continue;
+    }
+    if (!node->tracked) continue;
+    for (const auto& input : node->inputs)
+      if (input->requires_grad && !finished.contains(input.get())) stack.push_back(input.get());
+  }
+  std::reverse(order.begin(), order.end());
+  return order;
+}
+
+// Calls `leaf(node, gradient)` for every node where a gradient ends, and `inner` never keeps more than it must.
+template <typename OnNode>
+void propagate(const Tensor& output, const Tensor& seed, bool create_graph, OnNode on_node) {
+  const NodeRef root = node_of(output, "backward");
+  if (!root->requires_grad)
+    throw ValueError("[backward] the tensor does not depend on anything that requires a gradient");
+  Tensor first = seed;
+  if (!first.defined()) {
+    if (root->count() != 1)
+      throw ShapeError(fmt::format("[backward] a gradient must be given for a result of shape {}; only scalars have a "
+                                   "default",
+                                   to_string(root->shape)));
+    first = ones_like(output.detach());
+  } else if (!(first.shape() == root->shape)) {
+    throw ShapeError(fmt::format("[backward] gradient {} for a result of shape {}", to_string(first.shape()),
+                                 to_string(root->shape)));
+  }
+  const GradMode mode(create_graph);
+  std::unordered_map<Node*, Tensor> pending;
+  pending.emplace(root.get(), as(first, root->dtype));
+  for (Node* node : backward_order(root.get())) {
+    const auto it = pending.find(node);
+    if (it == pending.end()) continue;
+    const Tensor dy = std::move(it->second);
+    pending.erase(it);
+    on_node(node, dy);
+    if (!node->tracked) continue;
+    const auto gradients = input_gradients(NodeRef(node), dy);
+    for (std::size_t i = 0; i < gradients.size(); ++i) {
+      if (!gradients[i].defined()) continue;
+      Node* input = node->inputs[i].get();
+      const Tensor gradient = as(sum_to(gradients[i], input->shape), input->dtype);
+      const auto [sum, is_new] = pending.emplace(input, gradient);
+      if (!is_new) sum->second = sum->second + gradient;
+    }
+  }
+}
+
+}  // namespace
+
+void Tensor::backward(const Tensor& seed) const {
+  propagate(*this, seed, false, [](Node* node, const Tensor& dy) {
+    if (node->tracked || !node->gradient) return;
+    Tensor& total = node->gradient->gradient;
+    total = total.defined() ? total + dy : dy;
+    if (Trace* trace = current_trace()) trace->gradient_set(node->gradient);
+  });
+}
+
+std::vector<Tensor> gradients(const Tensor& output, const std::vector<Tensor>& inputs, const Tensor& seed,
+                              bool create_graph) {
+  std::unordered_map<Node*, std::size_t> wanted;
+  std::vector<Tensor> result(inputs.size());
+  for (std::size_t i = 0; i < inputs.size(); ++i) wanted.emplace(node_of(inputs[i], "gradients").get(), i);
+  propagate(output, seed, create_graph, [&](Node* node, const Tensor& dy) {
+    if (const auto it = wanted.find(node); it != wanted.end()) result[it->second] = dy;
+  });
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const auto same = wanted.at(node_of(inputs[i]).get());
+    if (!result[i].defined()) result[i] = result[same].defined() ? result[same] : zeros_like(inputs[i]);
+  }
+  return result;
+}
+
+std::function<std::pair<Tensor, std::vector<Tensor>>(const std::vector<Tensor>&)> value_and_grad(TensorFunction f) {
+  return [f = std::move(f)](const std::vector<Tensor>& arguments) {
+    std::vector<Tensor> leaves;
+    for (const auto& argument : arguments) {
+      Tensor leaf = argument.detach();
+      if (is_floating(leaf.dtype())) leaf.requires_grad_();
+      leaves.push_back(leaf);
+    }
+    const GradMode mode(true);
+    const Tensor value = f(leaves);
+    std::vector<Tensor> results;
+    if (value.requires_grad()) results = gradients(value, leaves);
+    else
+      for (const auto& leaf : leaves) results.push_back(zeros_like(leaf));
+    return std::pair{value.detach(), results};
+  };
+}
+
+}  // namespace hearth

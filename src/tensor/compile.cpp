@@ -1,0 +1,301 @@
+// compile(): a function traced once, its plan run many times.
+#include <fmt/format.h>
+
+#include <atomic>
+#include <unordered_map>
+
+#include "hearth/error.h"
+#include "hearth/eval.h"
+#include "tensor/evaluate.h"
+#include "tensor/trace.h"
+#include "tensor/variable.h"
+
+namespace hearth {
+
+Trace*& current_trace() {
+  thread_local Trace* trace = nullptr;
+  return trace;
+}
+
+void Trace::saw(const std::shared_ptr<detail::Variable>& variable) {
+  Node* node = variable->node.get();
+  if (node->trace == id || captured.contains(node)) return;
+  if (node->op == Op::constant && node->weak) return;
+  if (!node->evaluated.load(std::memory_order_acquire)) {
+    // Made before the trace and not computed yet: its value is needed now, so that it can be read as a leaf.
+    Trace*& slot = current_trace();
+    Trace* mine = std::exchange(slot, nullptr);
+    try {
+      eval({Tensor(variable)});
+    } catch (...) {
+      slot = mine;
+      throw;
+    }
+    slot = mine;
+  }
+  captured.emplace(node, variable);
+}
+
+void Trace::assigned_to(const std::shared_ptr<detail::Variable>& variable) {
+  if (std::find(assigned.begin(), assigned.end(), variable) == assigned.end()) assigned.push_back(variable);
+}
+
+void Trace::gradient_set(const std::shared_ptr<GradientSlot>& slot) {
+  if (std::find(gradients.begin(), gradients.end(), slot) == gradients.end()) gradients.push_back(slot);
+}
+
+namespace {
+
+// Restores the thread's trace, whatever happens.
+class TraceScope {
+ public:
+  explicit TraceScope(Trace* trace) : before_(std::exchange(current_trace(), trace)) {}
+  ~TraceScope() { current_trace() = before_; }
+  TraceScope(const TraceScope&) = delete;
+  TraceScope& operator=(const TraceScope&) = delete;
+
+ private:
+  Trace* before_;
+};
+
+struct LeafSource {
+  enum class Kind { argument, captured, fixed } kind = Kind::fixed;
+  std::size_t argument = 0;
+  std::shared_ptr<detail::Variable> variable;
+  NodeRef node;  // fixed
+  Shape shape;
+  Strides strides;  // the plan holds for these
+};
+
+struct NumberSource {
+  Number number;
+  std::int64_t generator = -1;  // index in Compilation::generators; number.offset is relative to its first draw
+};
+
+// One traced signature.
+struct Compilation {
+  std::shared_ptr<const Plan> plan;
+  std::vector<LeafSource> leaves;
+  std::vector<NumberSource> numbers;
+  struct Source {
+    Generator* generator;
+    std::uint64_t blocks;
+  };
+  std::vector<Source> generators;
+  std::size_t returned = 0;  // the first results are the function's, then the assigned variables', then gradients'
+  std::vector<std::shared_ptr<detail::Variable>> assigned;
+  std::vector<std::shared_ptr<GradientSlot>> gradients;
+  std::vector<std::shared_ptr<GradientSlot>> cleared;
+  std::vector<std::pair<Shape, DType>> results;
+};
+
+Hash128 signature(const std::vector<Tensor>& arguments) {
+  Hasher hasher;
+  hasher.add(arguments.size());
+  for (const auto& argument : arguments) {
+    hasher.add(static_cast<std::uint64_t>(argument.dtype()));
+    hasher.add(argument.shape());
+    hasher.add(node_of(argument)->storage.strides);
+  }
+  return hasher.finish();
+}
+
+std::atomic<std::uint32_t> next_trace{1};
+
+}  // namespace
+
+struct Compiled::State {
+  Function function;
+  std::unordered_map<Hash128, std::shared_ptr<Compilation>, Hash128Hasher> compilations;
+  std::shared_ptr<Compilation> last;
+  std::size_t traces = 0;
+
+  std::shared_ptr<Compilation> trace(const std::vector<Tensor>& arguments);
+  std::vector<Tensor> replay(const Compilation& compilation, const std::vector<Tensor>& arguments);
+  static bool still_fits(const Compilation& compilation);
+};
+
+Compiled::Compiled(Function function) : state_(std::make_shared<State>()) { state_->function = std::move(function); }
+
+std::size_t Compiled::traces() const { return state_->traces; }
+std::string Compiled::explain() const { return state_->last ? state_->last->plan->describe() : "nothing traced yet\n"; }
+
+std::shared_ptr<Compilation> Compiled::State::trace(const std::vector<Tensor>& arguments) {
+  Trace trace;
+  trace.id = next_trace.fetch_add(1);
+  std::unordered_map<const Node*, std::size_t> argument_of;
+
+  // The arguments are leaves without storage while the function runs.
+  std::vector<Tensor> placeholders;
+  std::vector<Tensor> results;
+  {
+    TraceScope scope(&trace);
+    for (std::size_t i = 0; i < arguments.size(); ++i) {
+      const Node& given = *arguments[i].variable()->node;
+      NodeRef node(new Node);
+      node->dtype = given.dtype;
+      node->shape = given.shape;
+      node->device = given.device;
+      node->storage.strides = given.storage.strides;
+      node->trace = trace.id;
+      argument_of.emplace(node.get(), i);
+      placeholders.push_back(wrap(std::move(node)));
+    }
+    results = function(placeholders);
+  }
+  ++traces;
+
+  auto compilation = std::make_shared<Compilation>();
+  compilation->returned = results.size();
+  for (const auto& variable : trace.assigned) {
+    compilation->assigned.push_back(variable);
+    results.push_back(Tensor(variable));
+  }
+  for (const auto& slot : trace.gradients) {
+    if (slot->gradient.defined()) {
+      compilation->gradients.push_back(slot);
+      results.push_back(slot->gradient);
+    } else {
+      compilation->cleared.push_back(slot);
+    }
+  }
+
+  std::lock_guard lock(graph_mutex());
+  std::vector<Node*> wanted;
+  for (const auto& result : results) {
+    wanted.push_back(node_of(result, "compile").get());
+    compilation->results.emplace_back(result.shape(), result.dtype());
+  }
+  const LinearGraph graph = linearize(wanted);
+  PlanOptions options = plan_options();
+  options.describe_steps = true;
+  const Device device = arguments.empty() ? default_device() : arguments[0].device();
+  compilation->plan = build_plan(graph, backend(device), options);
+
+  for (auto leaf : compilation->plan->leaves) {
+    Node* node = graph.nodes[leaf];
+    LeafSource source;
+    source.shape = node->shape;
+    source.strides = node->storage.strides;
+    if (const auto argument = argument_of.find(node); argument != argument_of.end()) {
+      source.kind = LeafSource::Kind::argument;
+      source.argument = argument->second;
+    } else if (const auto variable = trace.captured.find(node); variable != trace.captured.end()) {
+      source.kind = LeafSource::Kind::captured;
+      source.variable = variable->second;
+    } else {
+      source.node = NodeRef(node);
+    }
+    compilation->leaves.push_back(std::move(source));
+  }
+
+  // Random numbers: where each draw began, relative to its generator's first.
+  std::vector<std::uint64_t> first_offset;
+  for (const auto& draw : trace.draws) {
+    auto it = std::find_if(compilation->generators.begin(), compilation->generators.end(),
+                           [&](const auto& source) { return source.generator == draw.generator; });
+    if (it == compilation->generators.end()) {
+      compilation->generators.push_back({draw.generator, 0});
+      first_offset.push_back(draw.before.offset);
+      it = std::prev(compilation->generators.end());
+    }
+    it->blocks = draw.before.offset + draw.count - first_offset[static_cast<std::size_t>(it - compilation->generators.begin())];
+  }
+  for (auto index : compilation->plan->numbers) {
+    NumberSource source{graph.nodes[index]->number, -1};
+    if (op_kind(graph.ops[index]) == OpKind::random)
+      for (const auto& draw : trace.draws)
+        if (draw.before.seed == source.number.seed && draw.before.offset == source.number.offset) {
+          const auto it = std::find_if(compilation->generators.begin(), compilation->generators.end(),
+                                       [&](const auto& entry) { return entry.generator == draw.generator; });
+          source.generator = it - compilation->generators.begin();
+          source.number.offset -= first_offset[static_cast<std::size_t>(source.generator)];
+          break;
+        }
+    compilation->numbers.push_back(source);
+  }
+  // The draws of the trace itself are the first run's.
+  for (std::size_t i = 0; i < compilation->generators.size(); ++i) {
+    auto state = compilation->generators[i].generator->state();
+    state.offset = first_offset[i];
+    compilation->generators[i].generator->set_state(state);
+  }
+  // Assigned variables must name values again, not nodes over placeholders: replay() sets them.
+  return compilation;
+}
+
+// Captured variables may have been given values with other strides since the trace.
+bool Compiled::State::still_fits(const Compilation& compilation) {
+  for (const auto& leaf : compilation.leaves) {
+    if (leaf.kind != LeafSource::Kind::captured) continue;
+    const Node& node = *leaf.variable->node;
+    if (!node.evaluated.load(std::memory_order_acquire)) eval({Tensor(leaf.variable)});
+    if (!(node.storage.strides == leaf.strides) || !(node.shape == leaf.shape)) return false;
+  }
+  return true;
+}
+
+std::vector<Tensor> Compiled::State::replay(const Compilation& compilation, const std::vector<Tensor>& arguments) {
+  const Plan& plan = *compilation.plan;
+  const auto leaf_node = [&](std::uint32_t index) -> const Node& {
+    const LeafSource& leaf = compilation.leaves[index];
+    switch (leaf.kind) {
+      case LeafSource::Kind::argument:
+        return *arguments[leaf.argument].variable()->node;
+      case LeafSource::Kind::captured:
+        return *leaf.variable->node;
+      default:
+        return *leaf.node;
+    }
+  };
+  PlanBindings bindings;
+  for (std::uint32_t i = 0; i < compilation.leaves.size(); ++i) bindings.leaves.push_back(first_element(leaf_node(i)));
+  std::vector<Generator::State> states;
+  for (const auto& source : compilation.generators) states.push_back(source.generator->reserve(source.blocks));
+  for (const auto& source : compilation.numbers) {
+    Number number = source.number;
+    if (source.generator >= 0) {
+      number.seed = states[static_cast<std::size_t>(source.generator)].seed;
+      number.offset += states[static_cast<std::size_t>(source.generator)].offset;
+    }
+    bindings.numbers.push_back(number);
+  }
+  const auto outputs = run_plan(plan, backend(plan.device), bindings);
+
+  // All storages first: a result may be a view of a leaf that is about to be assigned.
+  std::vector<Storage> storages;
+  for (std::size_t i = 0; i < plan.results.size(); ++i)
+    storages.push_back(result_storage(plan, i, outputs,
+                                      [&](std::uint32_t leaf) -> const Storage& { return leaf_node(leaf).storage; }));
+  std::size_t next = 0;
+  const auto value = [&] {
+    const auto& [shape, dtype] = compilation.results[next];
+    return make_value(shape, dtype, std::move(storages[next++]), plan.device);
+  };
+  std::vector<Tensor> returned;
+  for (std::size_t i = 0; i < compilation.returned; ++i) returned.push_back(value());
+  for (const auto& variable : compilation.assigned) {
+    Tensor fresh = value();
+    Node& node = *fresh.variable()->node;
+    node.requires_grad = variable->gradient != nullptr;
+    node.gradient = variable->gradient;
+    variable->node = fresh.variable()->node;
+  }
+  for (const auto& slot : compilation.gradients) slot->gradient = value();
+  for (const auto& slot : compilation.cleared) slot->gradient = {};
+  set_last_plan_stats(plan.stats);
+  return returned;
+}
+
+std::vector<Tensor> Compiled::operator()(const std::vector<Tensor>& arguments) {
+  if (current_trace()) return state_->function(arguments);  // inside another trace: part of it
+  eval(arguments);
+  const Hash128 key = signature(arguments);
+  auto it = state_->compilations.find(key);
+  if (it == state_->compilations.end() || !State::still_fits(*it->second))
+    it = state_->compilations.insert_or_assign(key, state_->trace(arguments)).first;
+  state_->last = it->second;
+  return state_->replay(*it->second, arguments);
+}
+
+}  // namespace hearth

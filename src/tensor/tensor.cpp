@@ -1,0 +1,365 @@
+// Tensor: the handle, its values, and the factories.
+#include "hearth/tensor.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "device/backend.h"
+#include "hearth/error.h"
+#include "hearth/eval.h"
+#include "hearth/ops.h"
+#include "tensor/trace.h"
+#include "tensor/variable.h"
+
+namespace hearth {
+
+const Shape& Tensor::shape() const { return node_of(*this)->shape; }
+DType Tensor::dtype() const { return node_of(*this)->dtype; }
+Device Tensor::device() const { return node_of(*this)->device; }
+std::int64_t Tensor::size(std::int64_t axis) const { return shape()[normalize_axis(axis, ndim(), "size")]; }
+
+// ---- values
+
+const Tensor& Tensor::eval() const {
+  hearth::eval({*this});
+  return *this;
+}
+
+bool Tensor::is_evaluated() const { return node_of(*this)->evaluated.load(std::memory_order_acquire); }
+
+namespace {
+
+// The evaluated elements in host memory, row-major; `keep` holds what must stay alive.
+const void* host_elements(const Tensor& tensor, Tensor& keep, std::vector<std::byte>& staging) {
+  keep = tensor;
+  keep.eval();
+  const NodeRef* node = &node_of(keep);
+  if (!is_contiguous((*node)->shape, (*node)->storage.strides)) {
+    keep = copy(keep).eval();
+    node = &node_of(keep);
+  }
+  Backend& owner = backend((*node)->device);
+  const auto offset = static_cast<std::size_t>((*node)->storage.offset) * dtype_size((*node)->dtype);
+  if (owner.host_accessible()) return static_cast<const char*>((*node)->storage.buffer->data) + offset;
+  staging.resize(tensor.nbytes());
+  owner.copy_to_host(staging.data(), *(*node)->storage.buffer, offset, staging.size());
+  return staging.data();
+}
+
+template <typename T>
+std::vector<T> converted_elements(const Tensor& tensor) {
+  const Tensor typed = tensor.dtype() == dtype_of<T> ? tensor : cast(tensor.detach(), dtype_of<T>);
+  Tensor keep;
+  std::vector<std::byte> staging;
+  const T* data = static_cast<const T*>(host_elements(typed, keep, staging));
+  return std::vector<T>(data, data + tensor.numel());
+}
+
+}  // namespace
+
+template <typename T>
+std::vector<T> Tensor::to_vector() const {
+  return converted_elements<T>(*this);
+}
+template std::vector<bool> Tensor::to_vector() const;
+template std::vector<std::uint8_t> Tensor::to_vector() const;
+template std::vector<std::int8_t> Tensor::to_vector() const;
+template std::vector<std::int16_t> Tensor::to_vector() const;
+template std::vector<std::int32_t> Tensor::to_vector() const;
+template std::vector<std::int64_t> Tensor::to_vector() const;
+template std::vector<float16> Tensor::to_vector() const;
+template std::vector<bfloat16> Tensor::to_vector() const;
+template std::vector<float> Tensor::to_vector() const;
+template std::vector<double> Tensor::to_vector() const;
+
+std::vector<std::byte> Tensor::to_bytes() const {
+  Tensor keep;
+  std::vector<std::byte> staging;
+  const auto* data = static_cast<const std::byte*>(host_elements(*this, keep, staging));
+  return std::vector<std::byte>(data, data + nbytes());
+}
+
+const void* Tensor::raw_data() const {
+  eval();
+  const NodeRef& node = node_of(*this);
+  if (!backend(node->device).host_accessible())
+    throw DeviceError(fmt::format("[data] the tensor is on {}; use to_vector()", hearth::to_string(node->device)));
+  if (!is_contiguous(node->shape, node->storage.strides)) {
+    // This variable goes on with a dense copy; the value is the same.
+    const Tensor dense = copy(detach()).eval();
+    auto replacement = node_of(dense);
+    if (requires_grad()) throw ValueError("[data] of a strided tensor that requires a gradient; take copy(x) first");
+    variable_->node = replacement;
+  }
+  const NodeRef& now = node_of(*this);
+  return static_cast<const char*>(now->storage.buffer->data) +
+         now->storage.offset * static_cast<std::int64_t>(dtype_size(now->dtype));
+}
+
+void Tensor::check_dtype(DType expected) const {
+  if (dtype() != expected)
+    throw DTypeError(fmt::format("[data] asked for {}, the tensor is {}", dtype_name(expected), dtype_name(dtype())));
+}
+
+double Tensor::item_double() const {
+  if (numel() != 1)
+    throw ShapeError(fmt::format("[item] needs exactly one element, got {}", hearth::to_string(shape())));
+  const NodeRef& node = node_of(*this);
+  if (node->op == Op::constant)
+    return is_floating(node->dtype) ? node->number.real : static_cast<double>(node->number.integer);
+  return converted_elements<double>(*this)[0];
+}
+
+std::int64_t Tensor::item_int() const {
+  if (numel() != 1)
+    throw ShapeError(fmt::format("[item] needs exactly one element, got {}", hearth::to_string(shape())));
+  const NodeRef& node = node_of(*this);
+  if (node->op == Op::constant) return node->number.integer;
+  return converted_elements<std::int64_t>(*this)[0];
+}
+
+namespace {
+
+// Values in nested brackets; long axes are shortened.
+void print_values(std::string& text, const std::vector<double>& values, const Shape& shape, std::size_t axis,
+                  std::int64_t& position, bool real) {
+  constexpr std::int64_t edge = 3;
+  if (axis == shape.size()) {
+    const double value = values[static_cast<std::size_t>(position++)];
+    text += real ? fmt::format("{:.4g}", value) : fmt::format("{}", static_cast<std::int64_t>(value));
+    return;
+  }
+  std::int64_t inner = 1;
+  for (std::size_t i = axis + 1; i < shape.size(); ++i) inner *= shape[i];
+  text += "[";
+  for (std::int64_t i = 0; i < shape[axis]; ++i) {
+    if (i) text += axis + 1 == shape.size() ? ", " : ",\n" + std::string(axis + 1, ' ');
+    if (shape[axis] > 2 * edge + 1 && i == edge) {
+      text += "...";
+      position += inner * (shape[axis] - 2 * edge);
+      i = shape[axis] - edge - 1;
+      continue;
+    }
+    print_values(text, values, shape, axis + 1, position, real);
+  }
+  text += "]";
+}
+
+}  // namespace
+
+std::string Tensor::to_string() const {
+  if (!defined()) return "Tensor(undefined)";
+  std::string text = fmt::format("Tensor{} {}", hearth::to_string(shape()), dtype_name(dtype()));
+  if (!is_evaluated()) return text + " (not evaluated)";
+  text += "\n";
+  std::int64_t position = 0;
+  print_values(text, to_vector<double>(), shape(), 0, position, is_floating(dtype()));
+  return text;
+}
+
+// ---- variables
+
+bool Tensor::requires_grad() const { return node_of(*this)->requires_grad; }
+
+Tensor& Tensor::requires_grad_(bool value) {
+  const NodeRef& node = node_of(*this, "requires_grad_");
+  if (value && !is_floating(node->dtype))
+    throw DTypeError(fmt::format("[requires_grad_] only floating tensors have gradients, this is {}",
+                                 dtype_name(node->dtype)));
+  if (value == node->requires_grad && !node->tracked) return *this;
+  // A leaf is a node of its own: other tensors may share this one.
+  Tensor leaf = detach();
+  Node& fresh = *leaf.variable_->node;
+  fresh.requires_grad = value;
+  variable_->gradient = value ? std::make_shared<GradientSlot>() : nullptr;
+  fresh.gradient = variable_->gradient;
+  variable_->node = leaf.variable_->node;
+  return *this;
+}
+
+Tensor Tensor::grad() const {
+  node_of(*this, "grad");
+  return variable_->gradient ? variable_->gradient->gradient : Tensor();
+}
+
+void Tensor::set_grad(const Tensor& gradient) {
+  node_of(*this, "set_grad");
+  if (!variable_->gradient) {
+    if (!gradient.defined()) return;
+    throw ValueError("[set_grad] the tensor does not require a gradient");
+  }
+  if (gradient.defined() && !(gradient.shape() == shape()))
+    throw ShapeError(fmt::format("[set_grad] gradient {} for a tensor of shape {}", hearth::to_string(gradient.shape()),
+                                 hearth::to_string(shape())));
+  variable_->gradient->gradient = gradient;
+  if (Trace* trace = current_trace()) trace->gradient_set(variable_->gradient);
+}
+
+Tensor Tensor::detach() const {
+  const NodeRef& node = node_of(*this, "detach");
+  if (!node->requires_grad) return wrap(node);
+  // A view that shows the same elements, outside the graph of gradients.
+  Tensor cut = make_op(Op::reshape, node->dtype, node->shape, {node});
+  cut.variable_->node->tracked = cut.variable_->node->requires_grad = false;
+  return cut;
+}
+
+void Tensor::assign(const Tensor& value) {
+  const NodeRef& node = node_of(*this, "assign");
+  if (!(value.shape() == node->shape) || value.dtype() != node->dtype)
+    throw ShapeError(fmt::format("[assign] {} {} does not fit {} {}", dtype_name(value.dtype()),
+                                 hearth::to_string(value.shape()), dtype_name(node->dtype),
+                                 hearth::to_string(node->shape)));
+  if (Trace* trace = current_trace()) trace->assigned_to(variable_);
+  if (!variable_->gradient) {
+    variable_->node = node_of(value.detach());
+    return;
+  }
+  // The leaf's flags must not change a node that others see.
+  NodeRef target = node_of(value.detach());
+  if (target->requires_grad || target->references.load() > 2 || target->op == Op::constant)
+    target = node_of(make_op(Op::reshape, target->dtype, target->shape, {target}));
+  target->tracked = false;
+  target->requires_grad = true;
+  target->gradient = variable_->gradient;
+  variable_->node = target;
+}
+
+Tensor Tensor::to(DType dtype) const { return cast(*this, dtype); }
+
+Tensor Tensor::to(Device target) const {
+  if (device() == target) return *this;
+  const auto bytes = to_bytes();
+  Storage storage{backend(target).allocate(bytes.size()), 0, contiguous_strides(shape())};
+  backend(target).copy_from_host(*storage.buffer, 0, bytes.data(), bytes.size());
+  return make_value(shape(), dtype(), std::move(storage), target);
+}
+
+Tensor Tensor::contiguous() const { return hearth::contiguous(*this); }
+
+// ---- methods that are functions
+Tensor Tensor::reshape(const Shape& shape) const { return hearth::reshape(*this, shape); }
+Tensor Tensor::flatten(std::int64_t first, std::int64_t last) const { return hearth::flatten(*this, first, last); }
+Tensor Tensor::transpose(std::int64_t a, std::int64_t b) const { return hearth::transpose(*this, a, b); }
+Tensor Tensor::t() const {
+  if (ndim() != 2) throw ShapeError(fmt::format("[t] needs a matrix, got {}", hearth::to_string(shape())));
+  return transpose(0, 1);
+}
+Tensor Tensor::permute(const Axes& order) const { return hearth::permute(*this, order); }
+Tensor Tensor::squeeze(const Axes& axes) const { return hearth::squeeze(*this, axes); }
+Tensor Tensor::unsqueeze(std::int64_t axis) const { return hearth::unsqueeze(*this, axis); }
+Tensor Tensor::broadcast_to(const Shape& shape) const { return hearth::broadcast_to(*this, shape); }
+Tensor Tensor::slice(std::initializer_list<Slice> slices) const { return hearth::slice(*this, std::vector(slices)); }
+Tensor Tensor::operator[](std::int64_t index) const { return select(*this, 0, index); }
+Tensor Tensor::sum(const Axes& axes, bool keepdims) const { return hearth::sum(*this, axes, keepdims); }
+Tensor Tensor::mean(const Axes& axes, bool keepdims) const { return hearth::mean(*this, axes, keepdims); }
+Tensor Tensor::prod(const Axes& axes, bool keepdims) const { return hearth::prod(*this, axes, keepdims); }
+Tensor Tensor::max(const Axes& axes, bool keepdims) const { return hearth::max(*this, axes, keepdims); }
+Tensor Tensor::min(const Axes& axes, bool keepdims) const { return hearth::min(*this, axes, keepdims); }
+Tensor Tensor::argmax(std::optional<std::int64_t> axis, bool keepdims) const {
+  return hearth::argmax(*this, axis, keepdims);
+}
+Tensor Tensor::argmin(std::optional<std::int64_t> axis, bool keepdims) const {
+  return hearth::argmin(*this, axis, keepdims);
+}
+Tensor& Tensor::operator+=(const Tensor& other) { return *this = *this + other; }
+Tensor& Tensor::operator-=(const Tensor& other) { return *this = *this - other; }
+Tensor& Tensor::operator*=(const Tensor& other) { return *this = *this * other; }
+Tensor& Tensor::operator/=(const Tensor& other) { return *this = *this / other; }
+
+// ---- factories
+
+Tensor Tensor::scalar_bool(bool value) { return make_constant(value, value, DType::bool_, true); }
+Tensor Tensor::scalar_int(std::int64_t value) {
+  return make_constant(static_cast<double>(value), value, DType::i64, true);
+}
+Tensor Tensor::scalar_double(double value) {
+  Tensor result = make_constant(value, DType::f32);
+  result.variable_->node->weak = true;
+  return result;
+}
+
+Tensor full(const Shape& shape, double value, DType dtype) {
+  check_shape(shape, dtype_size(dtype), "full");
+  return broadcast_to(cast(make_constant(value, dtype_of<double>), dtype), shape);
+}
+Tensor zeros(const Shape& shape, DType dtype) { return full(shape, 0, dtype); }
+Tensor ones(const Shape& shape, DType dtype) { return full(shape, 1, dtype); }
+Tensor zeros_like(const Tensor& x) { return full(x.shape(), 0, x.dtype()); }
+Tensor ones_like(const Tensor& x) { return full(x.shape(), 1, x.dtype()); }
+Tensor full_like(const Tensor& x, double value) { return full(x.shape(), value, x.dtype()); }
+
+Tensor arange(double start, double stop, double step, DType dtype) {
+  if (step == 0 || !std::isfinite(start) || !std::isfinite(stop) || !std::isfinite(step))
+    throw ValueError(fmt::format("[arange] bad range {} to {} by {}", start, stop, step));
+  const double length = std::ceil((stop - start) / step);
+  if (length > 9e15) throw ShapeError(fmt::format("[arange] {} to {} by {} has too many elements", start, stop, step));
+  return make_op(Op::arange, dtype, {std::max<std::int64_t>(0, static_cast<std::int64_t>(length))},
+                 std::vector<NodeRef>{}, RangeAttributes{start, step});
+}
+
+Tensor arange(std::int64_t stop) { return arange(0, static_cast<double>(stop), 1, DType::i64); }
+
+Tensor linspace(double start, double stop, std::int64_t count, DType dtype) {
+  if (count < 0) throw ValueError(fmt::format("[linspace] negative count {}", count));
+  const double step = count > 1 ? (stop - start) / static_cast<double>(count - 1) : 0;
+  return make_op(Op::arange, dtype, {count}, std::vector<NodeRef>{}, RangeAttributes{start, step});
+}
+
+Tensor eye(std::int64_t rows, std::int64_t columns, DType dtype) {
+  if (columns < 0) columns = rows;
+  if (rows < 0) throw ShapeError(fmt::format("[eye] negative size {}", rows));
+  return as(reshape(arange(rows), {-1, 1}) == arange(columns), dtype);
+}
+
+Tensor from_bytes(std::span<const std::byte> bytes, const Shape& shape, DType dtype) {
+  check_shape(shape, dtype_size(dtype), "from_bytes");
+  const auto needed = static_cast<std::size_t>(element_count(shape)) * dtype_size(dtype);
+  if (bytes.size() != needed)
+    throw ShapeError(fmt::format("[from_bytes] {} {} needs {} bytes, got {}", dtype_name(dtype), to_string(shape), needed,
+                                 bytes.size()));
+  Backend& owner = backend(default_device());
+  Storage storage{owner.allocate(bytes.size()), 0, contiguous_strides(shape)};
+  owner.copy_from_host(*storage.buffer, 0, bytes.data(), bytes.size());
+  return make_value(shape, dtype, std::move(storage), default_device());
+}
+
+template <typename T>
+Tensor tensor(const std::vector<T>& values, const Shape& shape) {
+  if constexpr (std::is_same_v<T, bool>) {
+    const std::vector<std::uint8_t> bytes(values.begin(), values.end());
+    return from_bytes(std::as_bytes(std::span(bytes)), shape, DType::bool_);
+  } else {
+    return from_bytes(std::as_bytes(std::span(values)), shape, dtype_of<T>);
+  }
+}
+template Tensor tensor(const std::vector<bool>&, const Shape&);
+template Tensor tensor(const std::vector<std::uint8_t>&, const Shape&);
+template Tensor tensor(const std::vector<std::int8_t>&, const Shape&);
+template Tensor tensor(const std::vector<std::int16_t>&, const Shape&);
+template Tensor tensor(const std::vector<std::int32_t>&, const Shape&);
+template Tensor tensor(const std::vector<std::int64_t>&, const Shape&);
+template Tensor tensor(const std::vector<float16>&, const Shape&);
+template Tensor tensor(const std::vector<bfloat16>&, const Shape&);
+template Tensor tensor(const std::vector<float>&, const Shape&);
+template Tensor tensor(const std::vector<double>&, const Shape&);
+
+namespace {
+struct BorrowedBuffer final : Buffer {
+  std::shared_ptr<const void> owner;
+};
+}  // namespace
+
+Tensor from_memory(const void* data, const Shape& shape, DType dtype, std::shared_ptr<const void> owner) {
+  check_shape(shape, dtype_size(dtype), "from_memory");
+  auto buffer = std::make_shared<BorrowedBuffer>();
+  buffer->data = const_cast<void*>(data);
+  buffer->bytes = static_cast<std::size_t>(element_count(shape)) * dtype_size(dtype);
+  buffer->owner = std::move(owner);
+  const Tensor result = make_value(shape, dtype, {std::move(buffer), 0, contiguous_strides(shape)}, Device{});
+  return result.to(default_device());
+}
+
+}  // namespace hearth

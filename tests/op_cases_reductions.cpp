@@ -1,0 +1,209 @@
+// Case table: reductions and what works along one axis.
+#include "op_case_table.h"
+
+namespace hearth::testing {
+
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+std::string text_of(const Axes& axes) {
+  std::string text;
+  for (auto axis : axes) text += (text.empty() ? "" : ",") + std::to_string(axis);
+  return axes.empty() ? "all" : text;
+}
+
+}  // namespace
+
+void add_reductions(Table& table) {
+  struct Reduction {
+    const char* name;
+    std::function<Tensor(const Tensor&, const Axes&, bool)> function;
+    std::function<double(const std::vector<double>&)> reference;
+    bool needs_elements;  // nothing to return for an empty list
+    bool differentiable, integers;
+    double accumulation;
+    Range range{-2, 2};
+  };
+  const std::vector<Reduction> reductions = {
+      {"sum", [](auto& x, auto& a, bool k) { return hearth::sum(x, a, k); }, reference::sum, false, true,
+       true, 16},
+      {"mean", [](auto& x, auto& a, bool k) { return hearth::mean(x, a, k); }, reference::mean, false, true,
+       false, 16},
+      // 1025 factors: each multiplication rounds once.
+      {"prod",
+       [](auto& x, auto& a, bool k) { return hearth::prod(x, a, k); },
+       reference::prod,
+       false,
+       true,
+       true,
+       300,
+       {0.9, 1.1}},
+      {"max", [](auto& x, auto& a, bool k) { return hearth::max(x, a, k); }, reference::max, true, true, true,
+       0},
+      {"min", [](auto& x, auto& a, bool k) { return hearth::min(x, a, k); },
+       [](auto& v) { return reference::min(v); }, true, true, true, 0},
+      {"all", [](auto& x, auto& a, bool k) { return hearth::all(x, a, k); },
+       [](auto& v) { return std::all_of(v.begin(), v.end(), [](double e) { return e != 0; }); }, false, false,
+       true, 0},
+      {"any", [](auto& x, auto& a, bool k) { return hearth::any(x, a, k); },
+       [](auto& v) { return std::any_of(v.begin(), v.end(), [](double e) { return e != 0; }); }, false, false,
+       true, 0},
+      {"var", [](auto& x, auto& a, bool k) { return hearth::var(x, a, 0, k); },
+       [](auto& v) { return reference::var(v, 0); }, false, true, false, 16},
+      {"std", [](auto& x, auto& a, bool k) { return hearth::std(x, a, 1, k); },
+       [](auto& v) { return std::sqrt(reference::var(v, 1)); }, true, true, false, 16},
+      {"logsumexp", [](auto& x, auto& a, bool k) { return hearth::logsumexp(x, a, k); }, reference::logsumexp,
+       true, true, false, 16},
+      {"norm", [](auto& x, auto& a, bool k) { return hearth::norm(x, 2.0, a, k); },
+       [](auto& v) { return reference::norm(v, 2); }, false, true, false, 16},
+      {"norm_1", [](auto& x, auto& a, bool k) { return hearth::norm(x, 1.0, a, k); },
+       [](auto& v) { return reference::norm(v, 1); }, false, true, false, 16},
+      {"norm_inf", [](auto& x, auto& a, bool k) { return hearth::norm(x, infinity, a, k); },
+       [](auto& v) { return reference::norm(v, infinity); }, false, true, false, 0},
+  };
+  for (const auto& r : reductions) {
+    const auto add = [&](const Shape& shape, const Axes& axes, bool keepdims) {
+      auto& entry = table.add(
+          std::string(r.name) + "/" + to_string(shape) + "_over_" + text_of(axes) + (keepdims ? "_kept" : ""),
+          {{shape, r.range}}, [=](const Tensors& in) { return r.function(in[0], axes, keepdims); },
+          [=](const Arrays& in) { return reference::reduce(in[0], axes, keepdims, r.reference); });
+      entry.differentiable = r.differentiable;
+      entry.integers = r.integers;
+      entry.accumulation = r.accumulation;
+      entry.roundings = 2;
+    };
+    for (const Axes& axes : std::vector<Axes>{{}, {0}, {1}, {-1}, {0, 2}, {1, 2}, {-3, -2, -1}})
+      for (bool keepdims : {false, true}) add({3, 4, 5}, axes, keepdims);
+    if (std::string(r.name) != "std") {  // of one element it is NaN
+      add({}, {}, false);
+      add({1, 1}, {}, false);
+    }
+    for (auto size : edge_sizes) {
+      if (size == 1) continue;
+      add({3, size}, {1}, false);
+      add({size, 3}, {0}, false);
+      add({size}, {}, false);
+    }
+    add({2, 3, 2, 2, 3, 2}, {1, 3, 5}, false);
+    add({3, 0}, {0}, false);  // no results
+    if (!r.needs_elements) {
+      add({3, 0}, {1}, false);
+      add({0}, {}, false);
+    }
+  }
+  const auto arg = [&](const char* name, auto function, auto reference, const Shape& shape,
+                       std::optional<std::int64_t> axis) {
+    auto& entry = table.add(
+        std::string(name) + "/" + to_string(shape) + "_axis_" + (axis ? std::to_string(*axis) : "none"),
+        {{shape}}, [=](const Tensors& in) { return function(in[0], axis); },
+        [=](const Arrays& in) {
+          return reference::reduce(in[0], axis ? Axes{*axis} : Axes{}, false, reference);
+        });
+    entry.differentiable = false;
+    entry.integers = true;
+  };
+  for (auto size : edge_sizes)
+    for (auto& [shape, axis] : std::vector<std::pair<Shape, std::optional<std::int64_t>>>{
+             {{size}, {}}, {{3, size}, 1}, {{size, 3}, 0}}) {
+      arg(
+          "argmax", [](const Tensor& x, auto a) { return argmax(x, a); },
+          [](auto& v) { return reference::argmax(v); }, shape, axis);
+      arg(
+          "argmin", [](const Tensor& x, auto a) { return argmin(x, a); },
+          [](auto& v) { return reference::argmin(v); }, shape, axis);
+    }
+}
+
+void add_scans(Table& table) {
+  const auto scan = [&](const std::string& name, const Shape& shape, std::int64_t axis, Range range,
+                        auto function, auto line) -> OpCase& {
+    return table.add(
+        name + "/" + to_string(shape) + "_axis_" + std::to_string(axis), {{shape, range}},
+        [=](const Tensors& in) { return function(in[0], axis); },
+        [=](const Arrays& in) { return along(in[0], axis, line); });
+  };
+  std::vector<std::pair<Shape, std::int64_t>> places = {
+      {{3, 4, 5}, 0}, {{3, 4, 5}, 1}, {{3, 4, 5}, -1}, {{0, 3}, 1}, {{3, 0}, 1}};
+  for (auto size : edge_sizes) {
+    places.push_back({{2, size}, 1});
+    places.push_back({{size, 2}, 0});
+  }
+  for (const auto& [shape, axis] : places) {
+    auto& running_sum = scan(
+        "cumsum", shape, axis, {-2, 2}, [](auto& x, auto a) { return cumsum(x, a); },
+        [](std::vector<double> v) {
+          for (std::size_t i = 1; i < v.size(); ++i) v[i] += v[i - 1];
+          return v;
+        });
+    running_sum.accumulation = 16;
+    running_sum.integers = true;
+    // One more rounding per factor.
+    scan(
+        "cumprod", shape, axis, {0.9, 1.1}, [](auto& x, auto a) { return cumprod(x, a); },
+        [](std::vector<double> v) {
+          for (std::size_t i = 1; i < v.size(); ++i) v[i] *= v[i - 1];
+          return v;
+        })
+        .accumulation = static_cast<double>(
+        std::max<std::int64_t>(16, shape.empty() ? 1 : std::max(shape[0], shape[shape.size() - 1])));
+    for (bool descending : {false, true}) {
+      auto& sorted = scan(
+          descending ? "sort_descending" : "sort", shape, axis, {-2, 2},
+          [=](auto& x, auto a) { return hearth::sort(x, a, descending); },
+          [=](const std::vector<double>& v) { return reference::sort(v, descending); });
+      sorted.roundings = 0;
+      sorted.integers = true;
+      auto& order = scan(
+          descending ? "argsort_descending" : "argsort", shape, axis, {-2, 2},
+          [=](auto& x, auto a) { return hearth::argsort(x, a, descending); },
+          [=](const std::vector<double>& v) { return reference::argsort(v, descending); });
+      order.differentiable = false;
+      order.integers = true;
+    }
+    // The exponents round to half precision too where they are not fused.
+    scan(
+        "softmax", shape, axis, {-4, 4}, [](auto& x, auto a) { return hearth::softmax(x, a); },
+        reference::softmax)
+        .scale = 8;
+    scan(
+        "log_softmax", shape, axis, {-4, 4}, [](auto& x, auto a) { return hearth::log_softmax(x, a); },
+        [](std::vector<double> v) {
+          const double total = reference::logsumexp(v);
+          for (double& x : v) x -= total;
+          return v;
+        })
+        .scale = 8;
+  }
+  for (const auto& [shape, axis, k] :
+       std::vector<std::tuple<Shape, std::int64_t, std::int64_t>>{{{3, 4, 5}, 0, 2},
+                                                                  {{3, 4, 5}, 1, 4},
+                                                                  {{3, 4, 5}, -1, 1},
+                                                                  {{2, 129}, 1, 7},
+                                                                  {{2, 1025}, 1, 33},
+                                                                  {{3, 5}, 1, 0}})
+    for (bool largest : {true, false}) {
+      const std::string name = (largest ? "largest" : "smallest") + std::to_string(k);
+      auto& values = scan(
+          "topk_" + name, shape, axis, {-2, 2},
+          [=, k = k](auto& x, auto a) { return topk(x, k, a, largest).first; },
+          [=, k = k](const std::vector<double>& v) {
+            auto sorted = reference::sort(v, largest);
+            sorted.resize(static_cast<std::size_t>(k));
+            return sorted;
+          });
+      values.roundings = 0;
+      values.integers = true;
+      scan(
+          "topk_indices_" + name, shape, axis, {-2, 2},
+          [=, k = k](auto& x, auto a) { return topk(x, k, a, largest).second; },
+          [=, k = k](const std::vector<double>& v) {
+            auto order = reference::argsort(v, largest);
+            order.resize(static_cast<std::size_t>(k));
+            return order;
+          })
+          .differentiable = false;
+    }
+}
+
+}  // namespace hearth::testing
