@@ -18,28 +18,18 @@
 
 #include "hearth/error.h"
 #include "hearth/ops.h"
+#include "temporary_folder.h"
 
 namespace hearth::data {
 namespace {
 
 using Indices = std::vector<std::int64_t>;
+using test::TemporaryFolder;
 
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "hearth-data-XXXXXX").string();
-    path_ = mkdtemp(pattern.data());
-  }
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  std::filesystem::path write(const std::string& name, const std::string& contents) const {
-    std::ofstream(path_ / name, std::ios::binary) << contents;
-    return path_ / name;
-  }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
+std::filesystem::path write_file(const std::filesystem::path& path, const std::string& contents) {
+  std::ofstream(path, std::ios::binary) << contents;
+  return path;
+}
 
 // Images (1, 4, 5) whose every pixel tells where it is, with the index as label.
 std::shared_ptr<TensorDataset> numbered_images(std::int64_t count) {
@@ -137,13 +127,13 @@ TEST(Dataset, ReadsIdxFiles) {
   const TemporaryFolder folder;
   const std::string images("\0\0\x08\x03\0\0\0\x02\0\0\0\x01\0\0\0\x03\x01\x02\x03\xff\x05\x06", 22);
   const std::string labels("\0\0\x08\x01\0\0\0\x02\x07\x09", 10);
-  const IdxDataset data(folder.write("images", images), folder.write("labels", labels));
+  const IdxDataset data(write_file(folder / "images", images), write_file(folder / "labels", labels));
   EXPECT_EQ(data.fields()[0].shape(), (Shape{2, 1, 1, 3}));
   EXPECT_EQ(data.get(1)[0].to_vector<int>(), (std::vector<int>{255, 5, 6}));
   EXPECT_EQ(data.get(1)[1].item<int>(), 9);
   EXPECT_EQ(data.fields()[1].dtype(), DType::i64);
   const std::string three("\0\0\x08\x01\0\0\0\x03\x07\x09\x01", 11);
-  EXPECT_THROW(IdxDataset(folder.path() / "images", folder.write("three", three)), FormatError);
+  EXPECT_THROW(IdxDataset(folder.path() / "images", write_file(folder / "three", three)), FormatError);
   EXPECT_THROW(IdxDataset(folder.path() / "labels", folder.path() / "labels"), FormatError);
   EXPECT_FALSE(has_mnist(folder.path()));
   EXPECT_THROW(mnist(folder.path(), true), FileError);
@@ -151,7 +141,7 @@ TEST(Dataset, ReadsIdxFiles) {
 
 TEST(Dataset, ReadsRecords) {
   const TemporaryFolder folder;
-  const auto path = folder.write("a.bin", std::string("\x03\x01\x02\x05\x09\x08", 6));
+  const auto path = write_file(folder / "a.bin", std::string("\x03\x01\x02\x05\x09\x08", 6));
   const RecordDataset data({path, path}, {.label_bytes = 1, .image = {1, 1, 2}});
   EXPECT_EQ(data.size(), 4);
   EXPECT_EQ(data.get(3)[0].to_vector<int>(), (std::vector<int>{9, 8}));
@@ -161,7 +151,7 @@ TEST(Dataset, ReadsRecords) {
 
 TEST(Dataset, ReadsCsv) {
   const TemporaryFolder folder;
-  const auto path = folder.write("a.csv", "x,y,class\n1,2.5,0\n-3,4e1,2\n");
+  const auto path = write_file(folder / "a.csv", "x,y,class\n1,2.5,0\n-3,4e1,2\n");
   const CsvDataset classes(path, {.target_columns = {-1}, .class_target = true});
   EXPECT_EQ(classes.get(1)[0].to_vector<double>(), (std::vector<double>{-3, 40}));
   EXPECT_EQ(classes.get(1)[1].dtype(), DType::i64);

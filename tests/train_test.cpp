@@ -18,24 +18,13 @@
 #include "hearth/models.h"
 #include "hearth/ops.h"
 #include "hearth/random.h"
+#include "temporary_folder.h"
 
 namespace hearth::train {
 namespace {
 
 using data::DataLoader;
-
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "hearth-train-XXXXXX").string();
-    path_ = mkdtemp(pattern.data());
-  }
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
+using test::TemporaryFolder;
 
 // Points in the plane, class by quadrant.
 std::shared_ptr<data::TensorDataset> quadrants(std::int64_t count, std::uint64_t seed) {
@@ -282,7 +271,7 @@ INSTANTIATE_TEST_SUITE_P(
         Variant{"f16", {.epochs = 2, .clip_value = 0.5, .precision = Precision::f16}},
         Variant{"bf16",
                 {.epochs = 2, .precision = Precision::bf16, .plateau = PlateauOptions{.patience = 0}}}),
-    [](const auto& info) { return info.param.name; });
+    [](const auto& variant) { return variant.param.name; });
 
 // ---- checkpoints
 
@@ -460,9 +449,10 @@ TEST(BadLoss, StopsWithTheStepAndKeepsTheLastGoodCheckpoint) {
     EXPECT_NE(text.find("checkpoint-0000000006"), std::string::npos) << text;
   }
   const auto newest = list_checkpoints(folder.path()).back();
-  for (const auto& [name, value] : load_safetensors(newest))
-    if (name.starts_with("model."))
-      for (const double x : value.to_vector<double>()) EXPECT_TRUE(std::isfinite(x)) << name;
+  for (const auto& [name, value] : load_safetensors(newest)) {
+    if (!name.starts_with("model.")) continue;
+    for (const double x : value.to_vector<double>()) EXPECT_TRUE(std::isfinite(x)) << name;
+  }
 }
 
 // ---- progress
