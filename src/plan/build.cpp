@@ -94,7 +94,7 @@ class Builder {
   void lay_out() {
     values_.resize(size());
     needs_fill_.assign(size(), false);
-    copies_.assign(size(), {});
+    copies_.resize(size());
     std::vector<bool> requested(size(), false);
     for (auto output : graph_.outputs) requested[canonical_[output]] = true;
     for (auto output : graph_.outputs)
