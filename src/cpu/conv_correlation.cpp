@@ -14,9 +14,9 @@ namespace {
 
 using std::int64_t;
 
-// Sizes of what should stay in a cache, in floats: a tile's inputs and a block's weights in the first level,
-// a stripe of planes and a chunk of weights in the second.
-constexpr int64_t first_level = 6 << 10, second_level = 64 << 10;
+// Sizes of what should stay in a cache, in floats (measured): a tile's inputs in the first level, a stripe of
+// planes and a chunk of weights in the second.
+constexpr int64_t tile_inputs = 6 << 10, stripe_planes = 128 << 10, chunk_weights = 64 << 10;
 
 // The outputs of one pass are the elements first + step * j of the result along each axis; all meet the same
 // taps.
@@ -152,7 +152,7 @@ Cuts choose_cuts(const Problem& p) {
     slice *= static_cast<int64_t>(p.axes[i].phases().size());
     if (i > cuts.stripe_axis) slice *= p.axes[i].outputs() + p.axes[i].reach();
   }
-  const int64_t fitting = std::max(second_level / std::max<int64_t>(slice, 1), axis.reach());
+  const int64_t fitting = std::max(stripe_planes / std::max<int64_t>(slice, 1), axis.reach());
   cuts.stripes = (outputs + fitting) / std::max<int64_t>(fitting, 1);
   cuts.stripes = std::clamp<int64_t>(cuts.stripes, 1, std::max<int64_t>(outputs, 1));
   cuts.stripe = std::max<int64_t>(1, (outputs + cuts.stripes - 1) / cuts.stripes);
@@ -164,10 +164,11 @@ Cuts choose_cuts(const Problem& p) {
   cuts.part = std::max<int64_t>(1, (blocks + cuts.parts - 1) / cuts.parts) * block;
   cuts.parts = std::max<int64_t>(1, (p.out_channels + cuts.part - 1) / cuts.part);
 
-  const int64_t rows = p.kernel[0] * p.kernel[1], taps = volume(p.kernel);
+  const int64_t column_phases = static_cast<int64_t>(p.axes[2].phases().size());
+  const int64_t rows = p.kernel[0] * p.kernel[1] * column_phases, taps = volume(p.kernel);
   cuts.channels_at_a_time =
-      std::clamp<int64_t>(first_level / (rows * 32), 8, std::max<int64_t>(p.channels, 8));
-  cuts.out_at_a_time = std::max<int64_t>(1, second_level / (cuts.channels_at_a_time * taps * block)) * block;
+      std::clamp<int64_t>(tile_inputs / (rows * 32), 8, std::max<int64_t>(p.channels, 8));
+  cuts.out_at_a_time = std::max<int64_t>(1, chunk_weights / (cuts.channels_at_a_time * taps * block)) * block;
   return cuts;
 }
 
