@@ -86,6 +86,23 @@ TEST(Compile, GradientsLeftByTheFunctionAreThereAfterwards) {
   EXPECT_EQ(w.grad().item(), 20);
 }
 
+TEST(Compile, GradientsAccumulateOverCalls) {
+  Tensor w = tensor<float>({2});
+  w.requires_grad_();
+  Compiled f = compile([&](const std::vector<Tensor>& a) {
+    sum(w * a[0]).backward();
+    return std::vector<Tensor>{};
+  });
+  for (int round = 0; round < 2; ++round) {
+    for (int i = 1; i <= 4; ++i) {
+      f({tensor<float>({3})});
+      EXPECT_EQ(w.grad().item(), 3 * i);
+    }
+    w.zero_grad();
+  }
+  EXPECT_EQ(f.traces(), 2u);  // with and without a gradient to begin with
+}
+
 TEST(Compile, RandomNumbersGoOnAsInEagerCode) {
   const auto draw = [](const std::vector<Tensor>& a) { return std::vector<Tensor>{a[0] + rand({3}) + randn({3})}; };
   const Tensor zero = zeros({3}).eval();
