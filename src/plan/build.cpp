@@ -375,8 +375,10 @@ class Builder {
   std::string describe(const DraftStep& draft) const {
     std::string text;
     if (draft.step.op != Op::copy || draft.step.expression.instructions.empty()) text = op_name(draft.step.op);
-    for (const auto& instruction : draft.step.expression.instructions)
-      text += (text.empty() ? "" : " ") + std::string(op_name(instruction.op));
+    for (const auto& instruction : draft.step.expression.instructions) {
+      if (!text.empty()) text += ' ';
+      text += op_name(instruction.op);
+    }
     return fmt::format("{:<40} {} -> {} output{}", text, to_string(draft.step.domain), draft.outputs.size(),
                        draft.outputs.size() == 1 ? "" : "s");
   }
