@@ -366,6 +366,8 @@ class Builder {
         plan_->places.push_back(place);
       }
       for (auto node : draft.outputs) plan_->places.push_back(places_[node]);
+      for (const auto* nodes : {&draft.inputs, &draft.outputs})
+        for (auto node : *nodes) plan_->elements.push_back({at(node).dtype, at(node).count()});
       plan_->numbers.insert(plan_->numbers.end(), draft.numbers.begin(), draft.numbers.end());
       plan_->steps.push_back(std::move(step));
       if (options_.describe_steps) plan_->step_descriptions.push_back(describe(draft));
