@@ -20,8 +20,17 @@ Trace*& current_trace() {
 
 void Trace::saw(const std::shared_ptr<detail::Variable>& variable) {
   Node* node = variable->node.get();
-  if (node->trace == id || captured.contains(node)) return;
-  if (node->op == Op::constant && node->weak) return;
+  if (node->trace == id || (node->op == Op::constant && node->weak)) return;
+  if (const auto known = captured.find(node); known != captured.end()) {
+    if (known->second.variable == variable) return;
+    // Two variables with one value: from now on they may be assigned apart, so each needs a leaf of its own.
+    const Tensor twin = make_value(node->shape, node->dtype, node->storage, node->device);
+    Node& own = *twin.variable()->node;
+    own.requires_grad = node->requires_grad;
+    own.gradient = variable->gradient;
+    variable->node = twin.variable()->node;
+    node = &own;
+  }
   if (!node->evaluated.load(std::memory_order_acquire)) {
     // Made before the trace and not computed yet: its value is needed now, so that it can be read as a leaf.
     Trace*& slot = current_trace();

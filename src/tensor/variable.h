@@ -25,6 +25,9 @@ struct Variable {
 // The node a tensor names now. Throws ValueError naming `operation` if the tensor is undefined.
 const NodeRef& node_of(const Tensor& tensor, const char* operation = "tensor");
 
+// Throws ValueError naming `operation` unless all are defined.
+void check_defined(const char* operation, std::initializer_list<const Tensor*> tensors);
+
 // A new variable for a node.
 Tensor wrap(NodeRef node);
 
