@@ -184,7 +184,7 @@ Tensor& Tensor::requires_grad_(bool value) {
 Tensor Tensor::grad() const {
   node_of(*this, "grad");
   if (!variable_->gradient) return {};
-  if (Trace* trace = current_trace()) trace->will_touch(variable_->gradient);
+  if (Trace* trace = current_trace()) trace->will_touch(variable_->gradient, true);
   return variable_->gradient->gradient;
 }
 
@@ -197,7 +197,7 @@ void Tensor::set_grad(const Tensor& gradient) {
   if (gradient.defined() && !(gradient.shape() == shape()))
     throw ShapeError(fmt::format("[set_grad] gradient {} for a tensor of shape {}", hearth::to_string(gradient.shape()),
                                  hearth::to_string(shape())));
-  if (Trace* trace = current_trace()) trace->will_touch(variable_->gradient);
+  if (Trace* trace = current_trace()) trace->will_touch(variable_->gradient, false);
   variable_->gradient->gradient = gradient;
 }
 

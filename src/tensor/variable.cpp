@@ -32,6 +32,7 @@ void check_defined(const char* operation, std::initializer_list<const Tensor*> t
 Tensor wrap(NodeRef node) {
   auto variable = std::make_shared<detail::Variable>();
   variable->node = std::move(node);
+  if (Trace* trace = current_trace()) variable->trace = trace->id;
   return Tensor(std::move(variable));
 }
 

@@ -19,6 +19,7 @@ namespace detail {
 struct Variable {
   NodeRef node;
   std::shared_ptr<GradientSlot> gradient;  // set iff this is a leaf that requires a gradient
+  std::uint32_t trace = 0;                 // which compile() made it; 0: none
 };
 }  // namespace detail
 
