@@ -146,6 +146,15 @@ TEST_F(CsvTest, ExactValues) {
             (std::vector<std::int64_t>{9007199254740993, INT64_MIN, INT64_MAX}));
 }
 
+TEST_F(CsvTest, OutOfRange) {
+  const auto small = table("1e-60\n-1e-400\n", {.header = false});
+  EXPECT_EQ(small.numbers({}, DType::f32).to_vector<float>(), (std::vector<float>{0.f, -0.f}));
+  EXPECT_EQ(small.numbers({}, DType::f64).to_vector<double>(), (std::vector<double>{1e-60, -0.}));
+  EXPECT_THROW(table("1e39\n", {.header = false}).numbers({}, DType::f32), FormatError);
+  EXPECT_THROW(table("1e400\n", {.header = false}).numbers({}, DType::f64), FormatError);
+  EXPECT_TRUE(std::isinf(table("inf\n", {.header = false}).numbers().item<float>()));
+}
+
 TEST_F(CsvTest, ErrorsHaveTheLine) {
   const auto t = table("a,b\n1,2\n\"x\ny\",3\n4,\n5,300\n");
   expect_error<FormatError>([&] { t.numbers({0}); },

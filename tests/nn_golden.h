@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -17,7 +16,7 @@ namespace hearth {
 
 inline const nlohmann::json& golden() {
   static const nlohmann::json content = [] {
-    std::ifstream file(std::filesystem::path(__FILE__).parent_path() / "golden" / "nn_optim.json");
+    std::ifstream file(HEARTH_GOLDEN_DIR "/nn_optim.json");
     return nlohmann::json::parse(file);
   }();
   return content;

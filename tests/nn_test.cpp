@@ -206,6 +206,20 @@ TEST(Module, TrainsInACompiledStep) {
   EXPECT_EQ(model.state_dict().at("2.num_batches_tracked").item<int>(), 200);
 }
 
+TEST(Module, LoadedModulesStayApartInACompiledStep) {
+  BatchNorm1d online(2), target(2);
+  target.load_state_dict(online.state_dict());
+  target.eval();
+  Compiled step = compile([&](const std::vector<Tensor>& batch) {
+    return std::vector<Tensor>{online(batch[0]), target(batch[0])};
+  });
+  const Tensor x = tensor<float>({1, 2, 3, 4, 5, 60}, {3, 2});
+  const auto first = step({x})[1].to_vector<float>();
+  EXPECT_EQ(step({x})[1].to_vector<float>(), first);
+  EXPECT_EQ(target.num_batches_tracked.item<int>(), 0);
+  EXPECT_EQ(online.num_batches_tracked.item<int>(), 2);
+}
+
 // ---- layers against PyTorch. The options are those of the case of this name in make_optim_golden.py.
 
 struct LayerCase {

@@ -1,6 +1,13 @@
 // safetensors files: round trips, files of the reference implementation, real models. Hostile files are in
 // the corpus (fuzz_corpus_test); here are those whose message matters.
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <thread>
 
 #include "base/file.h"
 #include "expect_error.h"
@@ -150,7 +157,6 @@ TEST(Safetensors, MessagesNameFileTensorAndRule) {
   expect_error<FormatError>(
       [&] { load(R"({"w":{"dtype":"BOOL","shape":[2],"data_offsets":[0,2]}})", "\x01\x03"); },
       {"bad.safetensors", "\"w\"", "element 1", "is 3"});
-  const auto long_name = std::string(5000, 'n') + "\x1b";
   expect_error<FormatError>([&] { load("{\"" + std::string(5000, 'n') + "\":1}", ""); }, {"(5000 bytes)"});
   expect_error<FileError>([&] { load_safetensors(folder / "absent"); }, {"absent", "No such file"});
   expect_error<ValueError>([&] { SafetensorsFile(golden + "u16.safetensors").tensor("x"); },
@@ -183,6 +189,45 @@ TEST(Safetensors, ManyTensors) {
   const SafetensorsFile file(folder / "f");
   EXPECT_EQ(file.names().size(), 20'000u);
   expect_golden(file.tensor("layer.19999"), DType::i32, {3});
+}
+
+// A process that saves all the time is killed at any moment: the file is one of those it saved, whole. The
+// child is this program run anew, since a fork of a process with threads may not evaluate tensors.
+constexpr const char* save_forever_path = "HEARTH_TEST_SAVE_FOREVER";
+
+TEST(SafetensorsChild, DISABLED_SavesForever) {
+  const char* path = std::getenv(save_forever_path);
+  if (!path) GTEST_SKIP() << "this is the child of Safetensors.KilledWhileSaving";
+  for (int round = 1;; ++round)
+    save_safetensors(path, {{"a", full({100, 100}, round)}, {"b", full({10}, round)}},
+                     {{"round", std::to_string(round)}});
+}
+
+TEST(Safetensors, KilledWhileSaving) {
+  TemporaryFolder folder;
+  const auto path = (folder / "f").string();
+  save_safetensors(path, {{"a", full({100, 100}, 0)}, {"b", full({10}, 0)}}, {{"round", "0"}});
+  int last = 0;
+  for (int kill = 0; kill < 8; ++kill) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::setenv(save_forever_path, path.c_str(), 1);
+      ::execl("/proc/self/exe", "safetensors_test", "--gtest_also_run_disabled_tests", "--gtest_brief=1",
+              "--gtest_filter=SafetensorsChild.*", static_cast<char*>(nullptr));
+      ::_exit(1);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(150 + 13 * kill));
+    EXPECT_EQ(::kill(child, SIGKILL), 0);
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    EXPECT_TRUE(WIFSIGNALED(status));  // it had not ended by itself
+    const SafetensorsFile file(path);
+    const float round = std::stof(file.metadata().at("round"));
+    EXPECT_EQ(file.tensor("a").to_vector<float>(), std::vector<float>(10'000, round));
+    EXPECT_EQ(file.tensor("b").to_vector<float>(), std::vector<float>(10, round));
+    last = std::max(last, static_cast<int>(round));
+  }
+  EXPECT_GT(last, 0);  // a child had time to save
 }
 
 TEST(Safetensors, RealModels) {

@@ -119,7 +119,7 @@ class SmallVector {
   T* data_ = inline_;
   std::size_t size_ = 0;
   std::size_t capacity_ = N;
-  T inline_[N];
+  T inline_[N] = {};
 };
 
 }  // namespace hearth

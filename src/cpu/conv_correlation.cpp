@@ -14,9 +14,9 @@ namespace {
 
 using std::int64_t;
 
-// Sizes of what should stay in a cache, in floats: a tile's inputs and a block's weights in the first level,
-// a stripe of planes and a chunk of weights in the second.
-constexpr int64_t first_level = 6 << 10, second_level = 64 << 10;
+// Sizes of what should stay in a cache, in floats (measured): a tile's inputs in the first level, a stripe of
+// planes and a chunk of weights in the second.
+constexpr int64_t tile_inputs = 6 << 10, stripe_planes = 128 << 10, chunk_weights = 64 << 10;
 
 // The outputs of one pass are the elements first + step * j of the result along each axis; all meet the same
 // taps.
@@ -105,12 +105,25 @@ class PackedWeights {
     const int64_t valid = std::min(width, p.out_channels - first_out);
     const float* from = w + group * p.weight_group + first_out * p.weight_out;
     float* to = at(pass, group, first_out);
-    for (int64_t c = 0; c < p.channels; ++c)
-      for (int64_t k : pass.kernel_indices) {
-        for (int64_t o = 0; o < valid; ++o) to[o] = from[c * p.weight_in + k + o * p.weight_out];
-        for (int64_t o = valid; o < width; ++o) to[o] = 0;
-        to += width;
-      }
+    if (valid == 8)
+      pack_block<8>(p, pass, from, to);
+    else if (valid == 4 && width == 4)
+      pack_block<4>(p, pass, from, to);
+    else
+      for (int64_t c = 0; c < p.channels; ++c)
+        for (int64_t k : pass.kernel_indices)
+          for (int64_t o = 0; o < width; ++o)
+            *to++ = o < valid ? from[c * p.weight_in + k + o * p.weight_out] : 0;
+  }
+
+  // The same for a full block of a width known at compile time.
+  template <int width>
+  static void pack_block(const Problem& p, const Pass& pass, const float* from, float* to) {
+    const int64_t weight_out = p.weight_out, *first = pass.kernel_indices.data();
+    const int64_t* last = first + pass.kernel_indices.size();
+    for (int64_t c = 0; c < p.channels; ++c, from += p.weight_in)
+      for (const int64_t* k = first; k < last; ++k, to += width)
+        for (int o = 0; o < width; ++o) to[o] = from[*k + o * weight_out];
   }
 
   int64_t block_, blocks_, channels_;
@@ -139,7 +152,7 @@ Cuts choose_cuts(const Problem& p) {
     slice *= static_cast<int64_t>(p.axes[i].phases().size());
     if (i > cuts.stripe_axis) slice *= p.axes[i].outputs() + p.axes[i].reach();
   }
-  const int64_t fitting = std::max(second_level / std::max<int64_t>(slice, 1), axis.reach());
+  const int64_t fitting = std::max(stripe_planes / std::max<int64_t>(slice, 1), axis.reach());
   cuts.stripes = (outputs + fitting) / std::max<int64_t>(fitting, 1);
   cuts.stripes = std::clamp<int64_t>(cuts.stripes, 1, std::max<int64_t>(outputs, 1));
   cuts.stripe = std::max<int64_t>(1, (outputs + cuts.stripes - 1) / cuts.stripes);
@@ -151,18 +164,19 @@ Cuts choose_cuts(const Problem& p) {
   cuts.part = std::max<int64_t>(1, (blocks + cuts.parts - 1) / cuts.parts) * block;
   cuts.parts = std::max<int64_t>(1, (p.out_channels + cuts.part - 1) / cuts.part);
 
-  const int64_t rows = p.kernel[0] * p.kernel[1], taps = volume(p.kernel);
+  const int64_t column_phases = static_cast<int64_t>(p.axes[2].phases().size());
+  const int64_t rows = p.kernel[0] * p.kernel[1] * column_phases, taps = volume(p.kernel);
   cuts.channels_at_a_time =
-      std::clamp<int64_t>(first_level / (rows * 32), 8, std::max<int64_t>(p.channels, 8));
-  cuts.out_at_a_time = std::max<int64_t>(1, second_level / (cuts.channels_at_a_time * taps * block)) * block;
+      std::clamp<int64_t>(tile_inputs / (rows * 32), 8, std::max<int64_t>(p.channels, 8));
+  cuts.out_at_a_time = std::max<int64_t>(1, chunk_weights / (cuts.channels_at_a_time * taps * block)) * block;
   return cuts;
 }
 
 // One stripe of one image and group, for output channels [first_out, last_out).
 void correlate_stripe(const Problem& p, const Cuts& cuts, const PlaneLayout& layout,
                       const std::vector<Pass>& passes, const PackedWeights& packed, const float* planes,
-                      int64_t group, int64_t start, int64_t first_out, int64_t last_out, const float* bias,
-                      float* result) {
+                      int64_t group, int64_t start, int64_t first_out, int64_t last_out,
+                      const float* start_values, float* result) {
   const ConvKernels& kernels = conv_kernels();
   for (const Pass& pass : passes) {
     RunWindow window = pass.window;
@@ -173,7 +187,6 @@ void correlate_stripe(const Problem& p, const Cuts& cuts, const PlaneLayout& lay
     if (positions == 0) continue;
     const int64_t out_stride = (positions + kernels.lanes - 1) / kernels.lanes * kernels.lanes;
     const Scratch sums(std::min(cuts.out_at_a_time, last_out - first_out) * out_stride);
-    const std::vector<float> zeros(bias ? 0 : static_cast<std::size_t>(p.out_channels));
     for (int64_t o = first_out; o < last_out; o += cuts.out_at_a_time) {
       const int64_t outs = std::min(cuts.out_at_a_time, last_out - o);
       int64_t c = 0;
@@ -189,9 +202,7 @@ void correlate_stripe(const Problem& p, const Cuts& cuts, const PlaneLayout& lay
                            .out_stride = out_stride,
                            .out_channels = outs,
                            .positions = positions,
-                           .start = c > 0  ? nullptr
-                                    : bias ? bias + group * p.out_channels + o
-                                           : zeros.data()});
+                           .start = c > 0 ? nullptr : start_values + o});
         c += cuts.channels_at_a_time;
       } while (c < p.channels);
       for (int64_t i = 0; i < outs; ++i)
@@ -206,6 +217,15 @@ void correlate(const Problem& p, const float* source, const float* w, const floa
   const PlaneLayout layout(p.axes, cuts.stripe_axis, cuts.stripe, conv_kernels().lanes);
   std::vector<Pass> passes = make_passes(p, layout, cuts.channels_at_a_time);
   const PackedWeights packed(p, passes, w);
+  const std::vector<float> zeros(bias ? 0 : static_cast<std::size_t>(p.groups * p.out_channels));
+  const float* start_values = bias ? bias : zeros.data();
+
+  // Results that meet no tap (a stride larger than the kernel leaves such): zero them all at once, not one by
+  // one.
+  const auto meets_no_tap = [](const Pass& pass) { return pass.kernel_indices.empty(); };
+  if (std::erase_if(passes, meets_no_tap) > 0)
+    parallel_for(p.batch * p.groups * p.out_channels * volume(p.result), 1 << 16,
+                 [&](int64_t begin, int64_t end) { std::fill(result + begin, result + end, 0.0f); });
 
   parallel_for(p.batch * p.groups * cuts.stripes * cuts.parts, 1, [&](int64_t begin, int64_t end) {
     const Scratch planes(p.channels * layout.stride());
@@ -213,13 +233,15 @@ void correlate(const Problem& p, const float* source, const float* w, const floa
     for (int64_t task = begin; task < end; ++task) {
       const int64_t part = task % cuts.parts, stripe = task / cuts.parts;
       const int64_t start = stripe % cuts.stripes * cuts.stripe, image_group = stripe / cuts.stripes;
+      const int64_t group = image_group % p.groups;
       if (filled != stripe)
         for (int64_t c = 0; c < p.channels; ++c)
           layout.fill(source + (image_group * p.channels + c) * volume(p.source), start,
                       planes.data() + c * layout.stride());
       filled = stripe;
-      correlate_stripe(p, cuts, layout, passes, packed, planes.data(), image_group % p.groups, start,
-                       part * cuts.part, std::min((part + 1) * cuts.part, p.out_channels), bias,
+      correlate_stripe(p, cuts, layout, passes, packed, planes.data(), group, start, part * cuts.part,
+                       std::min((part + 1) * cuts.part, p.out_channels),
+                       start_values + group * p.out_channels,
                        result + image_group * p.out_channels * volume(p.result));
     }
   });

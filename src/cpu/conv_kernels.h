@@ -44,8 +44,9 @@ struct ConvKernels {
   void (*sum_gradients)(const GradientSums&);
 };
 
-// How many output channels the block that begins with `remaining` channels to go has room for.
-inline std::int64_t block_width(std::int64_t block, std::int64_t remaining) {
+// How many output channels the block that begins with `remaining` channels to go has room for. Always inlined
+// because the variants of cpu/isa use it too.
+[[gnu::always_inline]] inline std::int64_t block_width(std::int64_t block, std::int64_t remaining) {
   return remaining > block / 2 ? block : remaining > 1 ? block / 2 : 1;
 }
 

@@ -2,6 +2,7 @@
 #include "cpu/conv_planes.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace hearth::cpu {
 namespace {
@@ -11,9 +12,21 @@ using std::int64_t;
 int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0); }
 int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
 
-template <int64_t step>
-void copy_strided(const float* __restrict from, float* __restrict to, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) to[i] = from[i * step];
+// Rows are short: the last, partial block overlaps the one before, so that no loop over single elements
+// remains.
+inline void copy(const float* __restrict from, float* __restrict to, int64_t count) {
+  constexpr int64_t block = 4;
+  if (count < block) {
+    for (int64_t i = 0; i < count; ++i) to[i] = from[i];
+    return;
+  }
+  for (int64_t i = 0; i + block <= count; i += block) std::memcpy(to + i, from + i, block * sizeof(float));
+  std::memcpy(to + count - block, from + count - block, block * sizeof(float));
+}
+
+template <int64_t fixed_step>
+inline void copy_strided(const float* __restrict from, int64_t step, float* __restrict to, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) to[i] = from[i * (fixed_step > 0 ? fixed_step : step)];
 }
 
 }  // namespace
@@ -112,39 +125,46 @@ int64_t PlaneLayout::run(const int64_t (&count)[3]) const {
   return (count[0] - 1) * slice() + (count[1] - 1) * pitch() + count[2];
 }
 
-void PlaneLayout::fill_row(const float* source, int64_t step, int64_t first, float* row) const {
-  // Positions [begin, end) lie in the source; position q reads source[first + q * step].
-  const int64_t begin = std::clamp<int64_t>(ceil_div(-first, step), 0, extent_[2]);
-  const int64_t end = std::clamp(ceil_div(source_[2] - first, step), begin, extent_[2]);
-  std::fill(row, row + begin, 0.0f);
-  if (begin < end) {
-    const float* from = source + first + begin * step;
-    if (step == 1)
-      copy_strided<1>(from, row + begin, end - begin);
-    else if (step == 2)
-      copy_strided<2>(from, row + begin, end - begin);
-    else
-      for (int64_t q = begin; q < end; ++q) row[q] = source[first + q * step];
-  }
-  std::fill(row + end, row + extent_[2], 0.0f);
+template <int64_t fixed_step>
+void PlaneLayout::fill_subplane(const float* source, const int64_t (&first)[3], float* row) const {
+  const int64_t step = fixed_step > 0 ? fixed_step : step_[2];
+  // Columns [begin, end) lie in the source.
+  const int64_t begin = std::clamp<int64_t>(ceil_div(-first[2], step), 0, extent_[2]);
+  const int64_t end = std::clamp(ceil_div(source_[2] - first[2], step), begin, extent_[2]);
+  for (int64_t i = 0; i < extent_[0]; ++i)
+    for (int64_t j = 0; j < extent_[1]; ++j, row += extent_[2]) {
+      const int64_t a = first[0] + i * step_[0], b = first[1] + j * step_[1];
+      if (a < 0 || a >= source_[0] || b < 0 || b >= source_[1] || begin == end) {
+        std::fill(row, row + extent_[2], 0.0f);
+        continue;
+      }
+      const float* from = source + (a * source_[1] + b) * source_[2] + first[2];
+      for (int64_t q = 0; q < begin; ++q) row[q] = 0;
+      if constexpr (fixed_step == 1)
+        copy(from + begin, row + begin, end - begin);
+      else
+        copy_strided<fixed_step>(from + begin * step, step, row + begin, end - begin);
+      for (int64_t q = end; q < extent_[2]; ++q) row[q] = 0;
+    }
 }
 
 void PlaneLayout::fill(const float* source, int64_t start, float* plane) const {
   int64_t first[3];
   for (int i = 0; i < 3; ++i) first[i] = (i == stripe_axis_ ? start * step_[i] : 0) - lead_[i];
-  float* row = plane;
+  float* to = plane;
   for (int64_t f0 : phases_[0])
     for (int64_t f1 : phases_[1])
-      for (int64_t f2 : phases_[2])
-        for (int64_t i = 0; i < extent_[0]; ++i)
-          for (int64_t j = 0; j < extent_[1]; ++j, row += extent_[2]) {
-            const int64_t a = first[0] + f0 + i * step_[0], b = first[1] + f1 + j * step_[1];
-            if (a < 0 || a >= source_[0] || b < 0 || b >= source_[1])
-              std::fill(row, row + extent_[2], 0.0f);
-            else
-              fill_row(source + (a * source_[1] + b) * source_[2], step_[2], first[2] + f2, row);
-          }
-  std::fill(row, plane + stride_, 0.0f);
+      for (int64_t f2 : phases_[2]) {
+        const int64_t begin[3] = {first[0] + f0, first[1] + f1, first[2] + f2};
+        if (step_[2] == 1)
+          fill_subplane<1>(source, begin, to);
+        else if (step_[2] == 2)
+          fill_subplane<2>(source, begin, to);
+        else
+          fill_subplane<0>(source, begin, to);
+        to += subplane_;
+      }
+  std::fill(to, plane + stride_, 0.0f);
 }
 
 void scatter_run(const PlaneLayout& layout, const RunWindow& w, const float* run, float* tensor) {
@@ -154,7 +174,7 @@ void scatter_run(const PlaneLayout& layout, const RunWindow& w, const float* run
       float* to = tensor + w.first[2] +
                   ((w.first[0] + i * w.step[0]) * w.extent[1] + w.first[1] + j * w.step[1]) * w.extent[2];
       if (w.step[2] == 1)
-        copy_strided<1>(from, to, w.count[2]);
+        copy(from, to, w.count[2]);
       else
         for (int64_t k = 0; k < w.count[2]; ++k) to[k * w.step[2]] = from[k];
     }
@@ -168,8 +188,8 @@ void gather_run(const PlaneLayout& layout, const RunWindow& w, const float* tens
       float* to = run + i * layout.slice() + j * layout.pitch();
       const float* from =
           tensor + ((w.first[0] + i) * w.extent[1] + w.first[1] + j) * w.extent[2] + w.first[2];
-      std::fill(end, to, 0.0f);
-      copy_strided<1>(from, to, w.count[2]);
+      for (; end < to; ++end) *end = 0;
+      copy(from, to, w.count[2]);
       end = to + w.count[2];
     }
   std::fill(end, run + length, 0.0f);

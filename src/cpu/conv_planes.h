@@ -66,7 +66,8 @@ class PlaneLayout {
   void fill(const float* source, std::int64_t start, float* plane) const;
 
  private:
-  void fill_row(const float* source, std::int64_t step, std::int64_t first, float* row) const;
+  template <std::int64_t fixed_step>  // of the columns; 0: not known at compile time
+  void fill_subplane(const float* source, const std::int64_t (&first)[3], float* row) const;
 
   std::int64_t source_[3], step_[3], lead_[3], extent_[3];
   std::vector<std::int64_t> phases_[3];

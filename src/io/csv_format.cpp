@@ -154,7 +154,13 @@ std::optional<T> parse_number(std::string_view text) {
   } else {
     T value{};
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+    if (end != text.data() + text.size()) return std::nullopt;
+    if constexpr (std::is_floating_point_v<T> && !std::is_same_v<T, long double>)
+      if (error == std::errc::result_out_of_range) {  // too close to zero is zero; too large is refused
+        const auto wide = parse_number<long double>(text);
+        return wide && std::abs(*wide) < 1 ? std::optional<T>(static_cast<T>(*wide)) : std::nullopt;
+      }
+    if (error != std::errc{}) return std::nullopt;
     return value;
   }
 }

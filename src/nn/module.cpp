@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "hearth/error.h"
+#include "tensor/variable.h"
 
 namespace hearth::nn {
 
@@ -25,6 +26,15 @@ Module::NamedTensors without_repeats(const Module::NamedTensors& tensors) {
     if (seen.insert(entry.second.variable().get()).second) result.push_back(entry);
   }
   return result;
+}
+
+// Makes the variable name its value in another dtype or on another device, which assign() does not do.
+template <typename Target>
+void convert(Tensor variable, Target target) {
+  const bool leaf = variable.requires_grad();
+  variable.requires_grad_(false);
+  variable.variable()->node = node_of(variable.to(target));
+  variable.requires_grad_(leaf);
 }
 
 }  // namespace
@@ -90,18 +100,13 @@ void Module::to(DType dtype) {
   if (!is_floating(dtype)) {
     throw DTypeError("[Module::to] only floating dtypes, got " + std::string(dtype_name(dtype)));
   }
-  for (Tensor variable : variables()) {
-    if (!is_floating(variable.dtype())) continue;
-    variable.zero_grad();
-    variable.assign(variable.detach().to(dtype));
+  for (const Tensor& variable : variables()) {
+    if (is_floating(variable.dtype())) convert(variable, dtype);
   }
 }
 
 void Module::to(Device device) {
-  for (Tensor variable : variables()) {
-    variable.zero_grad();
-    variable.assign(variable.detach().to(device));
-  }
+  for (const Tensor& variable : variables()) convert(variable, device);
 }
 
 std::vector<std::shared_ptr<Module>> Module::children() const {

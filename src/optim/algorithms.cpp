@@ -2,7 +2,6 @@
 //
 // p is the parameter, g its gradient, lr the learning rate and t the number of the step, from 1. Factors that
 // are the same for all parameters of a group are 0-d tensors computed once, before the loop.
-#include <algorithm>
 
 #include "hearth/ops.h"
 #include "hearth/optim.h"

@@ -32,9 +32,15 @@ struct Value {
   ViewLayout layout;
 };
 
+// Memory a step reads: from an element of a root on.
+struct Source {
+  std::uint32_t root = none;
+  std::int64_t offset = 0;
+};
+
 struct DraftStep {
   Step step;
-  std::vector<std::uint32_t> inputs;   // nodes
+  std::vector<Source> inputs;
   std::vector<std::uint32_t> outputs;  // nodes, roots of their own
   std::vector<std::uint32_t> numbers;  // nodes
   std::uint32_t nodes = 1;
@@ -88,7 +94,9 @@ class Builder {
   void lay_out() {
     values_.resize(size());
     needs_fill_.assign(size(), false);
-    needs_copy_.assign(size(), false);
+    copies_.resize(size());
+    std::vector<bool> requested(size(), false);
+    for (auto output : graph_.outputs) requested[canonical_[output]] = true;
     for (auto output : graph_.outputs)
       if (graph_.ops[canonical_[output]] == Op::constant) needs_fill_[canonical_[output]] = true;
     for (std::uint32_t node = 0; node < size(); ++node) {
@@ -105,17 +113,44 @@ class Builder {
           if (graph_.ops[canonical_[input]] == Op::constant) needs_fill_[canonical_[input]] = true;
       if (op_kind(op) == OpKind::view) {
         const auto input = canonical_[graph_.inputs_of(node)[0]];
-        if (auto layout = view_layout(at(node), at(input).shape, values_[input].layout)) {
+        auto layout = view_layout(at(node), at(input).shape, values_[input].layout);
+        if (layout && !(requested[node] && repeats(at(node).shape, layout->strides))) {
           value.root = values_[input].root;
           value.layout = std::move(*layout);
           continue;
         }
-        needs_copy_[node] = true;
+        add_copy(node, input, layout);
       }
       value.layout.strides = contiguous_strides(at(node).shape);
     }
   }
 
+  // True iff several elements of the shape are the same in memory.
+  static bool repeats(const Shape& shape, const Strides& strides) {
+    for (std::size_t i = 0; i < shape.size(); ++i)
+      if (shape[i] > 1 && strides[i] == 0) return true;
+    return false;
+  }
+
+  // A view that must become memory of its own: a reshape that no strides can show, or a result with repeated elements,
+  // which users would find more surprising than a copy.
+  void add_copy(std::uint32_t node, std::uint32_t input, const std::optional<ViewLayout>& layout) {
+    const Value& source = values_[input];
+    DraftStep draft;
+    draft.step.op = Op::copy;
+    draft.step.expression.inputs = {at(node).dtype};
+    draft.step.expression.outputs = {0};
+    // Without a layout: in row-major order the elements of the input are those of the result.
+    draft.step.domain = layout ? at(node).shape : at(input).shape;
+    draft.step.inputs = {{at(node).dtype, draft.step.domain, layout ? layout->strides : source.layout.strides}};
+    draft.step.outputs = {{at(node).dtype, draft.step.domain, contiguous_strides(draft.step.domain)}};
+    draft.inputs = {{source.root, layout ? layout->offset : source.layout.offset}};
+    draft.outputs = {node};
+    copies_[node] = std::make_unique<DraftStep>(std::move(draft));
+    ++copy_count_;
+  }
+
+  Source source_of(std::uint32_t node) const { return {values_[node].root, values_[node].layout.offset}; }
   Layout layout_of(std::uint32_t node) const {
     return {at(node).dtype, at(node).shape, values_[node].layout.strides};
   }
@@ -131,7 +166,7 @@ class Builder {
     for (std::uint32_t node = 0; node < size(); ++node) {
       if (!alive(node)) continue;
       if (needs_fill_[node]) add_fill(node);
-      if (needs_copy_[node]) add_copy(node);
+      if (copies_[node]) drafts_.push_back(std::move(*copies_[node]));
       const auto group = grouping_.group_of[node];
       if (group >= 0 && grouping_.groups[static_cast<std::size_t>(group)].last == node)
         add_group(grouping_.groups[static_cast<std::size_t>(group)]);
@@ -150,24 +185,6 @@ class Builder {
     drafts_.push_back(std::move(draft));
   }
 
-  void add_copy(std::uint32_t reshape) {
-    // The elements in the input's row-major order are the result's.
-    const auto input = canonical_[graph_.inputs_of(reshape)[0]];
-    DraftStep draft;
-    draft.step.op = Op::copy;
-    draft.step.domain = at(input).shape;
-    draft.step.expression.inputs = {at(input).dtype};
-    draft.step.expression.outputs = {0};
-    draft.inputs = {input};
-    draft.step.inputs = {layout_of(input)};
-    draft.outputs = {reshape};
-    draft.step.outputs = {dense(reshape)};
-    draft.step.outputs[0].shape = at(input).shape;
-    draft.step.outputs[0].strides = contiguous_strides(at(input).shape);
-    drafts_.push_back(std::move(draft));
-    ++copies_;
-  }
-
   void add_group(const Group& group) {
     DraftStep draft;
     if (group.anchor >= 0) add_anchor(draft, static_cast<std::uint32_t>(group.anchor), group.members.empty());
@@ -184,14 +201,14 @@ class Builder {
     if (op_kind(draft.step.op) == OpKind::random) draft.numbers.push_back(node);
     for (auto edge : graph_.inputs_of(node)) {
       const auto input = canonical_[edge];
-      draft.inputs.push_back(input);
+      draft.inputs.push_back(source_of(input));
       draft.step.inputs.push_back(layout_of(input));
     }
     if (alone) {
       draft.outputs.push_back(node);
       draft.step.outputs.push_back(dense(node));
       if (draft.step.op == Op::copy) {
-        draft.step.expression.inputs = {at(draft.inputs[0]).dtype};
+        draft.step.expression.inputs = {draft.step.inputs[0].dtype};
         draft.step.expression.outputs = {0};
       }
     }
@@ -227,7 +244,7 @@ class Builder {
       numbering_[node] = static_cast<std::uint16_t>(numbering_.size());
       expression.inputs.push_back(at(node).dtype);
       if (static_cast<std::int64_t>(node) == group.anchor) continue;
-      draft.inputs.push_back(node);
+      draft.inputs.push_back(source_of(node));
       draft.step.inputs.push_back(layout_over(node, domain));
     }
     for (auto node : numbers) {
@@ -274,7 +291,7 @@ class Builder {
 
     std::vector<std::uint32_t> last_use(size(), 0);
     for (std::uint32_t step = 0; step < drafts_.size(); ++step)
-      for (auto input : drafts_[step].inputs) last_use[values_[input].root] = step;
+      for (const auto& input : drafts_[step].inputs) last_use[input.root] = step;
 
     std::vector<MemoryRequest> requests;
     std::vector<std::int64_t> request_of(size(), -1);
@@ -285,7 +302,7 @@ class Builder {
         if (output_of[root] >= 0) continue;
         MemoryRequest request{bytes_of(root), step, std::max(step, last_use[root]), -1};
         for (std::size_t i = 0; i < drafts_[step].inputs.size() && request.takes_over < 0; ++i) {
-          const auto candidate = request_of[values_[drafts_[step].inputs[i]].root];
+          const auto candidate = request_of[drafts_[step].inputs[i].root];
           if (candidate < 0 || taken.contains(candidate) || !may_overwrite(drafts_[step], i, k, last_use, step))
             continue;
           request.takes_over = candidate;
@@ -331,11 +348,11 @@ class Builder {
   // output, and is not read after the output's instruction.
   bool may_overwrite(const DraftStep& draft, std::size_t i, std::size_t k, const std::vector<std::uint32_t>& last_use,
                      std::uint32_t step) const {
-    if (draft.step.op != Op::copy || last_use[values_[draft.inputs[i]].root] != step) return false;
+    if (draft.step.op != Op::copy || last_use[draft.inputs[i].root] != step) return false;
     const Layout& input = draft.step.inputs[i];
     const Layout& output = draft.step.outputs[k];
     if (dtype_size(input.dtype) != dtype_size(output.dtype) || !input.contiguous() ||
-        element_count(input.shape) != at(values_[draft.inputs[i]].root).count())
+        element_count(input.shape) != at(draft.inputs[i].root).count())
       return false;
     const Expression& expression = draft.step.expression;
     const std::size_t written = expression.outputs[k];
@@ -345,7 +362,7 @@ class Builder {
         if (expression.instructions[j].operands[a] == i) return false;
     // The same memory must not be read through another input.
     for (std::size_t other = 0; other < draft.inputs.size(); ++other)
-      if (other != i && values_[draft.inputs[other]].root == values_[draft.inputs[i]].root) return false;
+      if (other != i && draft.inputs[other].root == draft.inputs[i].root) return false;
     return true;
   }
 
@@ -360,12 +377,17 @@ class Builder {
       step.inputs = static_cast<std::uint32_t>(draft.inputs.size());
       step.outputs = static_cast<std::uint32_t>(draft.outputs.size());
       step.numbers_begin = static_cast<std::uint32_t>(plan_->numbers.size());
-      for (auto node : draft.inputs) {
-        Place place = places_[values_[node].root];
-        place.bytes += values_[node].layout.offset * static_cast<std::int64_t>(dtype_size(at(node).dtype));
+      for (std::size_t i = 0; i < draft.inputs.size(); ++i) {
+        const DType dtype = draft.step.inputs[i].dtype;
+        Place place = places_[draft.inputs[i].root];
+        place.bytes += draft.inputs[i].offset * static_cast<std::int64_t>(dtype_size(dtype));
         plan_->places.push_back(place);
+        plan_->elements.push_back({dtype, element_count(draft.step.inputs[i].shape)});
       }
-      for (auto node : draft.outputs) plan_->places.push_back(places_[node]);
+      for (auto node : draft.outputs) {
+        plan_->places.push_back(places_[node]);
+        plan_->elements.push_back({at(node).dtype, at(node).count()});
+      }
       plan_->numbers.insert(plan_->numbers.end(), draft.numbers.begin(), draft.numbers.end());
       plan_->steps.push_back(std::move(step));
       if (options_.describe_steps) plan_->step_descriptions.push_back(describe(draft));
@@ -375,8 +397,10 @@ class Builder {
   std::string describe(const DraftStep& draft) const {
     std::string text;
     if (draft.step.op != Op::copy || draft.step.expression.instructions.empty()) text = op_name(draft.step.op);
-    for (const auto& instruction : draft.step.expression.instructions)
-      text += (text.empty() ? "" : " ") + std::string(op_name(instruction.op));
+    for (const auto& instruction : draft.step.expression.instructions) {
+      if (!text.empty()) text += ' ';
+      text += op_name(instruction.op);
+    }
     return fmt::format("{:<40} {} -> {} output{}", text, to_string(draft.step.domain), draft.outputs.size(),
                        draft.outputs.size() == 1 ? "" : "s");
   }
@@ -392,7 +416,7 @@ class Builder {
     if (options_.fuse)
       passes.push_back(fmt::format("fusion: {} of {} nodes share a step; {} steps", fused_nodes_, size(),
                                    plan_->steps.size()));
-    passes.push_back(fmt::format("layout: {} reshapes need a copy", copies_));
+    passes.push_back(fmt::format("layout: {} views need a copy", copy_count_));
     passes.push_back(fmt::format("memory: {} bytes of intermediate values in an arena of {} ({} required), {} in place",
                                  all_bytes_, plan_->arena_bytes, plan_->stats.required_bytes, in_place_));
   }
@@ -404,13 +428,14 @@ class Builder {
   std::vector<std::uint32_t> canonical_;
   Grouping grouping_;
   std::vector<Value> values_;
-  std::vector<bool> needs_fill_, needs_copy_;
+  std::vector<bool> needs_fill_;
+  std::vector<std::unique_ptr<DraftStep>> copies_;  // per node
   std::vector<DraftStep> drafts_;
   std::unordered_map<std::uint32_t, std::uint16_t> numbering_;
   std::unordered_map<std::uint32_t, std::uint32_t> operand_uses_;
   std::vector<std::uint32_t> leaf_of_;
   std::vector<Place> places_;
-  std::size_t merged_ = 0, fused_nodes_ = 0, copies_ = 0, in_place_ = 0, all_bytes_ = 0;
+  std::size_t merged_ = 0, fused_nodes_ = 0, copy_count_ = 0, in_place_ = 0, all_bytes_ = 0;
 };
 
 }  // namespace

@@ -23,6 +23,11 @@ struct Place {
   std::int64_t bytes = 0;   // offset of the first element
 };
 
+struct Elements {
+  DType dtype = DType::f32;
+  std::int64_t count = 0;
+};
+
 struct PlannedStep {
   std::shared_ptr<const Kernel> kernel;
   std::uint32_t places_begin = 0;  // inputs, then outputs, in Plan::places
@@ -43,6 +48,7 @@ struct Plan {
   Device device;
   std::vector<PlannedStep> steps;
   std::vector<Place> places;
+  std::vector<Elements> elements;             // what is at each place
   std::vector<std::uint32_t> numbers;         // nodes of the graph whose Number each immediate takes
   std::vector<std::uint32_t> leaves;          // nodes of the graph that are leaves with storage, in binding order
   std::vector<std::size_t> output_bytes;      // buffers to allocate for results

@@ -1,7 +1,9 @@
 // Running a plan.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 
 #include "device/profile.h"
 #include "hearth/config.h"
@@ -9,6 +11,30 @@
 #include "plan/plan.h"
 
 namespace hearth {
+namespace {
+
+template <typename T>
+bool all_finite(const void* data, std::int64_t count) {
+  const T* values = static_cast<const T*>(data);
+  return std::all_of(values, values + count, [](T value) { return std::isfinite(static_cast<double>(value)); });
+}
+
+// Strict validation: every floating result of a step must be finite.
+void check_results(const Plan& plan, const PlannedStep& step, void* const* results) {
+  for (std::uint32_t k = 0; k < step.outputs; ++k) {
+    const Elements& elements = plan.elements[step.places_begin + step.inputs + k];
+    bool finite = true;
+    if (elements.dtype == DType::f64) finite = all_finite<double>(results[k], elements.count);
+    else if (elements.dtype == DType::f32) finite = all_finite<float>(results[k], elements.count);
+    else if (elements.dtype == DType::f16) finite = all_finite<float16>(results[k], elements.count);
+    else if (elements.dtype == DType::bf16) finite = all_finite<bfloat16>(results[k], elements.count);
+    if (!finite)
+      throw KernelError(fmt::format("[{}] a result is NaN or infinite (enable_strict_validation is set)",
+                                    step.op == Op::copy ? "elementwise" : op_name(step.op)));
+  }
+}
+
+}  // namespace
 
 std::vector<std::shared_ptr<Buffer>> run_plan(const Plan& plan, Backend& backend, const PlanBindings& bindings) {
   std::vector<std::shared_ptr<Buffer>> outputs;
@@ -26,17 +52,20 @@ std::vector<std::shared_ptr<Buffer>> run_plan(const Plan& plan, Backend& backend
   }
 
   const bool profile = profiling_enabled();
+  const bool validate = config().enable_strict_validation && backend.host_accessible();
   for (const auto& step : plan.steps) {
     void* const* places = pointers.data() + step.places_begin;
     const KernelArguments arguments{places, places + step.inputs, bindings.numbers.data() + step.numbers_begin};
-    if (!profile) {
+    if (!profile && !validate) {
       step.kernel->run(arguments);
       continue;
     }
     const auto start = std::chrono::steady_clock::now();
     step.kernel->run(arguments);
     backend.synchronize();
-    record_step(op_name(step.op), std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+    if (profile) record_step(step.op == Op::copy ? "elementwise" : op_name(step.op), elapsed.count());
+    if (validate) check_results(plan, step, arguments.outputs);
   }
   return outputs;
 }

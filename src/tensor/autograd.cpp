@@ -94,9 +94,9 @@ void propagate(const Tensor& output, const Tensor& seed, bool create_graph, OnNo
 void Tensor::backward(const Tensor& seed) const {
   propagate(*this, seed, false, [](Node* node, const Tensor& dy) {
     if (node->tracked || !node->gradient) return;
+    if (Trace* trace = current_trace()) trace->will_touch(node->gradient);
     Tensor& total = node->gradient->gradient;
     total = total.defined() ? total + dy : dy;
-    if (Trace* trace = current_trace()) trace->gradient_set(node->gradient);
   });
 }
 

@@ -1,6 +1,7 @@
 // compile(): a function traced once, its plan run many times.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <unordered_map>
 
@@ -33,15 +34,19 @@ void Trace::saw(const std::shared_ptr<detail::Variable>& variable) {
     }
     slot = mine;
   }
-  captured.emplace(node, variable);
+  captured.emplace(node, Captured{variable, NodeRef(node)});
 }
 
-void Trace::assigned_to(const std::shared_ptr<detail::Variable>& variable) {
-  if (std::find(assigned.begin(), assigned.end(), variable) == assigned.end()) assigned.push_back(variable);
+void Trace::will_assign(const std::shared_ptr<detail::Variable>& variable) {
+  const bool known = std::any_of(assigned.begin(), assigned.end(),
+                                 [&](const Assigned& entry) { return entry.variable == variable; });
+  if (!known) assigned.push_back({variable, variable->node});
 }
 
-void Trace::gradient_set(const std::shared_ptr<GradientSlot>& slot) {
-  if (std::find(gradients.begin(), gradients.end(), slot) == gradients.end()) gradients.push_back(slot);
+void Trace::will_touch(const std::shared_ptr<GradientSlot>& slot) {
+  const bool known =
+      std::any_of(gradients.begin(), gradients.end(), [&](const Touched& entry) { return entry.slot == slot; });
+  if (!known) gradients.push_back({slot, slot->gradient});
 }
 
 namespace {
@@ -59,9 +64,10 @@ class TraceScope {
 };
 
 struct LeafSource {
-  enum class Kind { argument, captured, fixed } kind = Kind::fixed;
+  enum class Kind { argument, captured, gradient, fixed } kind = Kind::fixed;
   std::size_t argument = 0;
   std::shared_ptr<detail::Variable> variable;
+  std::shared_ptr<GradientSlot> slot;
   NodeRef node;  // fixed
   Shape shape;
   Strides strides;  // the plan holds for these
@@ -84,8 +90,11 @@ struct Compilation {
   std::vector<Source> generators;
   std::size_t returned = 0;  // the first results are the function's, then the assigned variables', then gradients'
   std::vector<std::shared_ptr<detail::Variable>> assigned;
-  std::vector<std::shared_ptr<GradientSlot>> gradients;
-  std::vector<std::shared_ptr<GradientSlot>> cleared;
+  struct Gradient {
+    std::shared_ptr<GradientSlot> slot;
+    bool before, after;  // whether there is one
+  };
+  std::vector<Gradient> gradients;
   std::vector<std::pair<Shape, DType>> results;
 };
 
@@ -106,7 +115,7 @@ std::atomic<std::uint32_t> next_trace{1};
 
 struct Compiled::State {
   Function function;
-  std::unordered_map<Hash128, std::shared_ptr<Compilation>, Hash128Hasher> compilations;
+  std::unordered_map<Hash128, std::vector<std::shared_ptr<Compilation>>, Hash128Hasher> compilations;
   std::shared_ptr<Compilation> last;
   std::size_t traces = 0;
 
@@ -147,18 +156,18 @@ std::shared_ptr<Compilation> Compiled::State::trace(const std::vector<Tensor>& a
 
   auto compilation = std::make_shared<Compilation>();
   compilation->returned = results.size();
-  for (const auto& variable : trace.assigned) {
-    compilation->assigned.push_back(variable);
-    results.push_back(Tensor(variable));
+  for (const auto& entry : trace.assigned) {
+    compilation->assigned.push_back(entry.variable);
+    results.push_back(wrap(entry.variable->node));
   }
-  for (const auto& slot : trace.gradients) {
-    if (slot->gradient.defined()) {
-      compilation->gradients.push_back(slot);
-      results.push_back(slot->gradient);
-    } else {
-      compilation->cleared.push_back(slot);
-    }
+  for (const auto& entry : trace.gradients) {
+    const Tensor& after = entry.slot->gradient;
+    compilation->gradients.push_back({entry.slot, entry.before.defined(), after.defined()});
+    if (after.defined()) results.push_back(wrap(after.variable()->node));
   }
+  // Everything is as before the call again; replay() makes the changes, this time and every other.
+  for (const auto& entry : trace.assigned) entry.variable->node = entry.before;
+  for (const auto& entry : trace.gradients) entry.slot->gradient = entry.before;
 
   std::lock_guard lock(graph_mutex());
   std::vector<Node*> wanted;
@@ -182,7 +191,12 @@ std::shared_ptr<Compilation> Compiled::State::trace(const std::vector<Tensor>& a
       source.argument = argument->second;
     } else if (const auto variable = trace.captured.find(node); variable != trace.captured.end()) {
       source.kind = LeafSource::Kind::captured;
-      source.variable = variable->second;
+      source.variable = variable->second.variable;
+      for (const auto& entry : trace.gradients)
+        if (entry.before.variable() == source.variable) {
+          source.kind = LeafSource::Kind::gradient;
+          source.slot = entry.slot;
+        }
     } else {
       source.node = NodeRef(node);
     }
@@ -220,16 +234,18 @@ std::shared_ptr<Compilation> Compiled::State::trace(const std::vector<Tensor>& a
     state.offset = first_offset[i];
     compilation->generators[i].generator->set_state(state);
   }
-  // Assigned variables must name values again, not nodes over placeholders: replay() sets them.
   return compilation;
 }
 
-// Captured variables may have been given values with other strides since the trace.
+// Since the trace, captured variables may have been given values with other strides, and gradients may have come or gone.
 bool Compiled::State::still_fits(const Compilation& compilation) {
+  for (const auto& gradient : compilation.gradients)
+    if (gradient.before != gradient.slot->gradient.defined()) return false;
   for (const auto& leaf : compilation.leaves) {
-    if (leaf.kind != LeafSource::Kind::captured) continue;
-    const Node& node = *leaf.variable->node;
-    if (!node.evaluated.load(std::memory_order_acquire)) eval({Tensor(leaf.variable)});
+    if (leaf.kind != LeafSource::Kind::captured && leaf.kind != LeafSource::Kind::gradient) continue;
+    const Tensor tensor = leaf.slot ? leaf.slot->gradient : Tensor(leaf.variable);
+    const Node& node = *tensor.variable()->node;
+    if (!node.evaluated.load(std::memory_order_acquire)) eval({tensor});
     if (!(node.storage.strides == leaf.strides) || !(node.shape == leaf.shape)) return false;
   }
   return true;
@@ -244,6 +260,8 @@ std::vector<Tensor> Compiled::State::replay(const Compilation& compilation, cons
         return *arguments[leaf.argument].variable()->node;
       case LeafSource::Kind::captured:
         return *leaf.variable->node;
+      case LeafSource::Kind::gradient:
+        return *leaf.slot->gradient.variable()->node;
       default:
         return *leaf.node;
     }
@@ -281,8 +299,7 @@ std::vector<Tensor> Compiled::State::replay(const Compilation& compilation, cons
     node.gradient = variable->gradient;
     variable->node = fresh.variable()->node;
   }
-  for (const auto& slot : compilation.gradients) slot->gradient = value();
-  for (const auto& slot : compilation.cleared) slot->gradient = {};
+  for (const auto& gradient : compilation.gradients) gradient.slot->gradient = gradient.after ? value() : Tensor();
   set_last_plan_stats(plan.stats);
   return returned;
 }
@@ -291,11 +308,12 @@ std::vector<Tensor> Compiled::operator()(const std::vector<Tensor>& arguments) {
   if (current_trace()) return state_->function(arguments);  // inside another trace: part of it
   eval(arguments);
   const Hash128 key = signature(arguments);
-  auto it = state_->compilations.find(key);
-  if (it == state_->compilations.end() || !State::still_fits(*it->second))
-    it = state_->compilations.insert_or_assign(key, state_->trace(arguments)).first;
-  state_->last = it->second;
-  return state_->replay(*it->second, arguments);
+  auto& candidates = state_->compilations[key];
+  auto fitting = std::find_if(candidates.begin(), candidates.end(),
+                              [](const auto& candidate) { return State::still_fits(*candidate); });
+  if (fitting == candidates.end()) fitting = candidates.insert(candidates.end(), state_->trace(arguments));
+  state_->last = *fitting;
+  return state_->replay(**fitting, arguments);
 }
 
 }  // namespace hearth

@@ -181,7 +181,9 @@ Tensor& Tensor::requires_grad_(bool value) {
 
 Tensor Tensor::grad() const {
   node_of(*this, "grad");
-  return variable_->gradient ? variable_->gradient->gradient : Tensor();
+  if (!variable_->gradient) return {};
+  if (Trace* trace = current_trace()) trace->will_touch(variable_->gradient);
+  return variable_->gradient->gradient;
 }
 
 void Tensor::set_grad(const Tensor& gradient) {
@@ -193,8 +195,8 @@ void Tensor::set_grad(const Tensor& gradient) {
   if (gradient.defined() && !(gradient.shape() == shape()))
     throw ShapeError(fmt::format("[set_grad] gradient {} for a tensor of shape {}", hearth::to_string(gradient.shape()),
                                  hearth::to_string(shape())));
+  if (Trace* trace = current_trace()) trace->will_touch(variable_->gradient);
   variable_->gradient->gradient = gradient;
-  if (Trace* trace = current_trace()) trace->gradient_set(variable_->gradient);
 }
 
 Tensor Tensor::detach() const {
@@ -212,15 +214,13 @@ void Tensor::assign(const Tensor& value) {
     throw ShapeError(fmt::format("[assign] {} {} does not fit {} {}", dtype_name(value.dtype()),
                                  hearth::to_string(value.shape()), dtype_name(node->dtype),
                                  hearth::to_string(node->shape)));
-  if (Trace* trace = current_trace()) trace->assigned_to(variable_);
+  if (Trace* trace = current_trace()) trace->will_assign(variable_);
   if (!variable_->gradient) {
     variable_->node = node_of(value.detach());
     return;
   }
-  // The leaf's flags must not change a node that others see.
-  NodeRef target = node_of(value.detach());
-  if (target->requires_grad || target->references.load() > 2 || target->op == Op::constant)
-    target = node_of(make_op(Op::reshape, target->dtype, target->shape, {target}));
+  // A node of its own, because others may see the value's and the leaf's flags are not theirs.
+  const NodeRef target = node_of(make_op(Op::reshape, value.dtype(), value.shape(), {node_of(value)}));
   target->tracked = false;
   target->requires_grad = true;
   target->gradient = variable_->gradient;

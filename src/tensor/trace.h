@@ -13,11 +13,28 @@ namespace hearth {
 
 struct Trace {
   std::uint32_t id = 0;
+
   // Variables whose value from before the trace was read, by the node they named then.
-  std::unordered_map<const Node*, std::shared_ptr<detail::Variable>> captured;
-  // Variables and gradients that were assigned.
-  std::vector<std::shared_ptr<detail::Variable>> assigned;
-  std::vector<std::shared_ptr<GradientSlot>> gradients;
+  struct Captured {
+    std::shared_ptr<detail::Variable> variable;
+    NodeRef node;
+  };
+  std::unordered_map<const Node*, Captured> captured;
+
+  // Variables that were assigned, with what they named before.
+  struct Assigned {
+    std::shared_ptr<detail::Variable> variable;
+    NodeRef before;
+  };
+  std::vector<Assigned> assigned;
+
+  // Gradients that were looked at or changed, with what they were before.
+  struct Touched {
+    std::shared_ptr<GradientSlot> slot;
+    Tensor before;
+  };
+  std::vector<Touched> gradients;
+
   struct Draw {
     Generator* generator;
     Generator::State before;
@@ -26,8 +43,9 @@ struct Trace {
   std::vector<Draw> draws;
 
   void saw(const std::shared_ptr<detail::Variable>& variable);
-  void assigned_to(const std::shared_ptr<detail::Variable>& variable);
-  void gradient_set(const std::shared_ptr<GradientSlot>& slot);
+  // Both to be called before the change.
+  void will_assign(const std::shared_ptr<detail::Variable>& variable);
+  void will_touch(const std::shared_ptr<GradientSlot>& slot);
 };
 
 // The trace of this thread; null outside compile().

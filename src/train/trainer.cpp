@@ -29,6 +29,12 @@ std::int64_t sample_count(const Batch& batch) {
   return batch.empty() || batch[0].ndim() == 0 ? 1 : batch[0].size(0);
 }
 
+std::int64_t sample_count(const std::vector<Batch>& batches) {
+  std::int64_t count = 0;
+  for (const Batch& batch : batches) count += sample_count(batch);
+  return count;
+}
+
 Batch on_device(Batch batch) {
   for (Tensor& field : batch)
     if (!(field.device() == default_device())) field = field.to(default_device());
@@ -40,6 +46,23 @@ std::optional<DType> low_dtype(Precision precision) {
   if (precision == Precision::f16) return DType::f16;
   return std::nullopt;
 }
+
+// Samples per second of the steps; the first one, which compiles, does not count.
+class Throughput {
+ public:
+  void start() { start_ = Clock::now(); }
+  void stop(std::int64_t samples) {
+    if (steps_++ == 0) return;
+    samples_ += static_cast<double>(samples);
+    seconds_ += seconds_since(start_);
+  }
+  std::string text() const { return seconds_ > 0 ? format_count(samples_ / seconds_) + "/s" : ""; }
+
+ private:
+  Clock::time_point start_{};
+  std::int64_t steps_ = 0;
+  double samples_ = 0, seconds_ = 0;
+};
 
 // The model in evaluation, with averaged weights where there are some, for as long as this lives.
 class EvaluationMode {
@@ -109,6 +132,7 @@ struct Trainer::Impl {
   std::int64_t resumed_from = 0;
   bool resume_tried = false;
   bool stop_requested = false;
+  metrics::MovingMean shown_loss;
 
   Impl(std::shared_ptr<nn::Module> model_, std::shared_ptr<optim::Optimizer> optimizer_,
        ForwardFunction forward_, TrainerConfig config_)
@@ -157,8 +181,7 @@ struct Trainer::Impl {
   // one of them at a time.
   Tensor build_step(const std::vector<Batch>& batches, bool tracing) {
     clear_gradients();
-    std::int64_t samples = 0;
-    for (const Batch& batch : batches) samples += sample_count(batch);
+    const std::int64_t samples = sample_count(batches);
     Tensor loss;
     for (const Batch& batch : batches) {
       Tensor part = run_forward(batch).loss;
@@ -380,10 +403,63 @@ struct Trainer::Impl {
     return config.evaluate_steps > 0 ? now.step % config.evaluate_steps == 0 : epoch_over(train);
   }
 
-  bool save_due() const {
+  // A run that someone ends keeps what it has; one that ends by itself has just been recorded.
+  bool save_due(std::optional<Ending> ending) const {
     if (config.checkpoints.folder.empty() || saved_step == now.step || now.step == 0) return false;
+    if (ending == Ending::interrupted || ending == Ending::stopped) return true;
     const std::int64_t every = config.checkpoints.every_steps;
     return now.recorded_step == now.step || (every > 0 && now.step % every == 0);
+  }
+
+  std::optional<Ending> ending(const data::DataLoader& train, const InterruptGuard& interrupt) const {
+    if (interrupt.requested()) return Ending::interrupted;
+    if (stop_requested) return Ending::stopped;
+    const std::int64_t patience = config.early_stopping.patience;
+    if (patience > 0 && now.stale_evaluations >= patience) return Ending::stopped_early;
+    if (limit_reached(train)) return Ending::finished;
+    return std::nullopt;
+  }
+
+  // Evaluates and adds a line to the history. Nothing when interrupted: a resumed run makes up for it.
+  std::optional<Record> make_record(const data::DataLoader& train, data::DataLoader* evaluation,
+                                    const InterruptGuard& interrupt) {
+    const std::int64_t epochs_begun = static_cast<std::int64_t>(train.epoch()) + 1;
+    Record record{now.step, epochs_begun, now.train_loss.value(), optimizer->learning_rate(), {}};
+    if (evaluation != nullptr) {
+      record.evaluation = evaluate(*evaluation, &interrupt);
+      if (!record.evaluation) return std::nullopt;
+    }
+    judge(record);
+    now.history.push_back(record);
+    now.recorded_step = now.step;
+    now.train_loss.reset();
+    return record;
+  }
+
+  void count_step(double loss, const std::vector<Batch>& batches, const data::DataLoader& train) {
+    ++now.step;
+    if (!std::isfinite(loss)) fail_for_loss(loss, train);
+    now.train_loss.add(loss, static_cast<double>(sample_count(batches)));
+    shown_loss.add(loss);
+    if (scheduler && (config.schedule_interval == Interval::step || epoch_over(train))) scheduler->step();
+  }
+
+  [[noreturn]] void fail_for_loss(double loss, const data::DataLoader& train) const {
+    std::string text = fmt::format("[train] the loss is {} at step {} (epoch {}, batch {} of {})", loss,
+                                   now.step, train.epoch() + 1, train.position(), train.size());
+    text += "; a lower learning rate or clip_norm may help";
+    const auto paths = list_checkpoints(config.checkpoints.folder);
+    if (!paths.empty()) text += fmt::format("; the last good checkpoint is {}", paths.back().string());
+    throw NonFiniteLoss(text, now.step);
+  }
+
+  ProgressBar::Figures figures() const {
+    ProgressBar::Figures result{{"loss", fmt::format("{:.4f}", shown_loss.value())}};
+    if (!now.history.empty() && now.history.back().evaluation && !metrics.empty()) {
+      const auto& [name, value] = now.history.back().evaluation->metrics[0];
+      result.emplace_back(name, fmt::format("{:.4f}", value));
+    }
+    return result;
   }
 
   std::int64_t steps_per_epoch(const data::DataLoader& train) const {
@@ -473,9 +549,10 @@ void Trainer::load(const std::filesystem::path& path, data::DataLoader& train) {
   impl_->resume_tried = true;
 }
 
+// The loop asks what is due, does it, and takes the next step, until there is nothing left. What is due
+// follows from the counters alone, so a resumed run takes up exactly where its checkpoint was written.
 Result Trainer::fit(data::DataLoader& train, data::DataLoader* evaluation) {
   Impl& run = *impl_;
-  Counters& now = run.now;
   const TrainerConfig& config = run.config;
   if (config.epochs == 0 && config.steps == 0)
     throw ValueError("[Trainer] neither epochs nor steps limit the run");
@@ -489,99 +566,46 @@ Result Trainer::fit(data::DataLoader& train, data::DataLoader* evaluation) {
   if (!run.model->training()) run.model->train();
   run.stop_requested = false;
   for (auto& callback : run.callbacks) callback->on_begin(*this);
+  bar.begin(run.epoch_label(train), run.planned_steps(train), run.now.step);
 
-  Result result;
-  metrics::MovingMean shown_loss;
-  double samples = 0, step_seconds = 0;  // since the second step: the first one compiles
-  bar.begin(run.epoch_label(train), run.planned_steps(train), now.step);
-  const std::int64_t first_step = now.step;
-
-  // Whether something is due follows from the counters alone, so a resumed run takes up exactly where a
-  // checkpoint was written.
+  Throughput throughput;
+  std::optional<Ending> ending;
   for (;;) {
-    // 1. What is due after the steps taken.
     if (run.record_due(train)) {
-      Record record{
-          now.step,
-          run.epoch_over(train) ? run.epochs_completed(train) : static_cast<std::int64_t>(train.epoch()) + 1,
-          now.train_loss.value(),
-          run.optimizer->learning_rate(),
-          {}};
-      if (evaluation != nullptr) record.evaluation = run.evaluate(*evaluation, &interrupt);
-      if (evaluation == nullptr || record.evaluation) {
-        run.judge(record);
-        now.history.push_back(record);
-        now.recorded_step = now.step;
-        now.train_loss.reset();
-        bar.line(run.describe(record));
-        for (auto& callback : run.callbacks) callback->on_record(*this, record);
+      if (const auto record = run.make_record(train, evaluation, interrupt)) {
+        bar.line(run.describe(*record));
+        for (auto& callback : run.callbacks) callback->on_record(*this, *record);
       }
     }
-    const bool interrupted = interrupt.requested();
-    const bool leaves = interrupted || run.stop_requested;
-    const bool can_save = !config.checkpoints.folder.empty() && now.step > 0 && run.saved_step != now.step;
-    if (run.save_due() || (leaves && can_save)) {
+    ending = run.ending(train, interrupt);
+    if (run.save_due(ending)) {
       const auto path = run.save(train);
       for (auto& callback : run.callbacks) callback->on_checkpoint(*this, path);
     }
-    // 2. Whether that was all.
-    if (interrupted)
-      result.ending = Ending::interrupted;
-    else if (run.stop_requested)
-      result.ending = Ending::stopped;
-    else if (config.early_stopping.patience > 0 && now.stale_evaluations >= config.early_stopping.patience)
-      result.ending = Ending::stopped_early;
-    else if (run.limit_reached(train))
-      result.ending = Ending::finished;
-    else {
-      // 3. The next step.
-      const auto step_start = Clock::now();
-      const std::vector<Batch> batches = run.next_batches(train);
-      if (batches.empty()) {  // a new epoch begins
-        bar.set_label(run.epoch_label(train));
-        continue;
-      }
-      const double loss = run.take_step(batches);
-      ++now.step;
-      if (!std::isfinite(loss)) {
-        std::string advice = "; a lower learning rate or clip_norm may help";
-        const auto paths = list_checkpoints(config.checkpoints.folder);
-        if (!paths.empty()) advice += fmt::format("; the last good checkpoint is {}", paths.back().string());
-        throw NonFiniteLoss(
-            fmt::format("[train] the loss is {} at step {} (epoch {}, batch {} of {}){}", loss, now.step,
-                        train.epoch() + 1, train.position(), train.size(), advice),
-            now.step);
-      }
-      std::int64_t count = 0;
-      for (const Batch& batch : batches) count += sample_count(batch);
-      now.train_loss.add(loss, static_cast<double>(count));
-      shown_loss.add(loss);
-      if (now.step > first_step + 1) {
-        samples += static_cast<double>(count);
-        step_seconds += seconds_since(step_start);
-      }
-      if (run.scheduler && (config.schedule_interval == Interval::step || run.epoch_over(train)))
-        run.scheduler->step();
+    if (ending) break;
 
-      ProgressBar::Figures figures{{"loss", fmt::format("{:.4f}", shown_loss.value())}};
-      if (!now.history.empty() && now.history.back().evaluation && !run.metrics.empty()) {
-        const auto& [name, value] = now.history.back().evaluation->metrics[0];
-        figures.emplace_back(name, fmt::format("{:.4f}", value));
-      }
-      bar.update(now.step, figures, step_seconds > 0 ? format_count(samples / step_seconds) + "/s" : "");
-      for (auto& callback : run.callbacks) callback->on_step(*this, now.step, loss);
+    throughput.start();
+    const std::vector<Batch> batches = run.next_batches(train);
+    if (batches.empty()) {  // a new epoch begins
+      bar.set_label(run.epoch_label(train));
       continue;
     }
-    break;
+    const double loss = run.take_step(batches);
+    run.count_step(loss, batches, train);
+    throughput.stop(sample_count(batches));
+    bar.update(run.now.step, run.figures(), throughput.text());
+    for (auto& callback : run.callbacks) callback->on_step(*this, run.now.step, loss);
   }
   bar.clear();
 
-  result.steps = now.step;
+  Result result;
+  result.ending = *ending;
+  result.steps = run.now.step;
   result.epochs = run.epochs_completed(train);
-  result.history = now.history;
-  if (!now.history.empty()) result.train_loss = now.history.back().train_loss;
-  result.best = now.best_value;
-  result.best_step = now.best_step;
+  result.history = run.now.history;
+  if (!result.history.empty()) result.train_loss = result.history.back().train_loss;
+  result.best = run.now.best_value;
+  result.best_step = run.now.best_step;
   result.resumed_from = run.resumed_from;
   result.seconds = seconds_since(start);
   for (auto& callback : run.callbacks) callback->on_end(*this, result);

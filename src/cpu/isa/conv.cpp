@@ -145,7 +145,7 @@ void correlate(const Correlation& c) {
   correlate_positions<block, 3>(c, 0, full);
   if (full == c.out_channels) return;
   if (rest > 1)
-    correlate_positions<block / 2, 6>(c, full, c.out_channels);
+    correlate_positions<block / 2, registers == 32 ? 6 : 4>(c, full, c.out_channels);
   else
     correlate_positions<1, 8>(c, full, c.out_channels);
 }

@@ -1,0 +1,57 @@
+// Training steps of three models. bench/compare_torch.py runs the same models in PyTorch beside this.
+#include <fmt/format.h>
+
+#include "bench.h"
+#include "hearth/eval.h"
+#include "hearth/models.h"
+#include "hearth/ops.h"
+#include "hearth/optim.h"
+#include "hearth/random.h"
+
+namespace hearth::bench {
+namespace {
+
+void step_time(Report& report, const std::string& name, nn::Module& model, double seconds,
+               const std::function<Tensor(const std::vector<Tensor>&)>& loss, const std::vector<Tensor>& batch) {
+  optim::AdamW optimizer(model.parameters(), {});
+  Compiled step = compile([&](const std::vector<Tensor>& a) {
+    const Tensor value = loss(a);
+    value.backward();
+    optimizer.step();
+    optimizer.zero_grad();
+    return std::vector<Tensor>{value};
+  });
+  const double time = median_of([&] { step(batch); }, seconds);
+  report.add({"training", name + ", step", time * 1e3, "ms", -1, "", -1});
+  const auto stats = last_plan_stats();
+  const double ratio = static_cast<double>(stats.arena_bytes) / static_cast<double>(stats.required_bytes);
+  report.add({"training", name + ", arena", static_cast<double>(stats.arena_bytes) / 1e6, "MB", ratio,
+              "what lifetimes require", -1});
+}
+
+}  // namespace
+
+void training(Report& report, const Options& options) {
+  const double seconds = options.quick ? 1.0 : 5.0;
+  manual_seed(1);
+  {
+    models::Mlp model({784, 512, 512, 10});
+    step_time(report, "MLP 784-512-512-10, batch 128", model, seconds,
+              [&](const std::vector<Tensor>& a) { return cross_entropy(model(a[0]), a[1]); },
+              {randn({128, 784}), randint(0, 10, {128})});
+  }
+  {
+    models::CifarResNet model(20);
+    step_time(report, "ResNet-20, batch 128", model, seconds,
+              [&](const std::vector<Tensor>& a) { return cross_entropy(model(a[0]), a[1]); },
+              {randn({128, 3, 32, 32}), randint(0, 10, {128})});
+  }
+  {
+    models::Gpt model({.vocabulary = 256, .context = 128, .layers = 4, .heads = 4, .features = 256, .dropout = 0});
+    step_time(report, "transformer, 4 layers of 256, batch 16 x 128", model, seconds,
+              [&](const std::vector<Tensor>& a) { return model.loss(a[0], a[1]); },
+              {randint(0, 256, {16, 128}), randint(0, 256, {16, 128})});
+  }
+}
+
+}  // namespace hearth::bench

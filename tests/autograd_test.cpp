@@ -1,0 +1,146 @@
+// Gradients: accumulation, leaves, modes, higher orders.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "hearth/error.h"
+#include "hearth/eval.h"
+#include "hearth/grad.h"
+#include "hearth/ops.h"
+
+namespace hearth {
+namespace {
+
+Tensor leaf(std::vector<float> values) {
+  Tensor x = tensor(values);
+  return x.requires_grad_();
+}
+
+TEST(Autograd, BackwardFillsAndAccumulates) {
+  Tensor x = leaf({1, 2, 3});
+  sum(x * x).backward();
+  EXPECT_EQ(x.grad().to_vector<float>(), (std::vector<float>{2, 4, 6}));
+  sum(x * x).backward();
+  EXPECT_EQ(x.grad().to_vector<float>(), (std::vector<float>{4, 8, 12}));
+  x.zero_grad();
+  EXPECT_FALSE(x.grad().defined());
+}
+
+TEST(Autograd, HandlesOfOneVariableShareTheGradient) {
+  Tensor x = leaf({3});
+  Tensor same = x;
+  (same * 2).backward();
+  EXPECT_EQ(x.grad().item(), 2);
+}
+
+TEST(Autograd, AValueUsedTwiceGetsBothGradients) {
+  Tensor x = leaf({2});
+  const Tensor y = x * 3;
+  (y * y + y).backward();
+  EXPECT_EQ(x.grad().item(), 3 * (2 * 6 + 1));
+}
+
+TEST(Autograd, BroadcastOperandsGetSums) {
+  Tensor row = leaf({1, 2, 3});
+  Tensor x = ones({4, 3});
+  sum(x * row).backward();
+  EXPECT_EQ(row.grad().shape(), (Shape{3}));
+  EXPECT_EQ(row.grad().to_vector<float>(), (std::vector<float>{4, 4, 4}));
+}
+
+TEST(Autograd, NoGradRecordsNothing) {
+  Tensor x = leaf({1});
+  const NoGrad off;
+  EXPECT_FALSE((x * 2).requires_grad());
+}
+
+TEST(Autograd, DetachCuts) {
+  Tensor x = leaf({2});
+  (x * (x * x).detach()).backward();
+  EXPECT_EQ(x.grad().item(), 4);
+}
+
+TEST(Autograd, BackwardAfterTheValueHasBeenRead) {
+  Tensor x = leaf({2});
+  const Tensor y = exp(x) * x;
+  EXPECT_NEAR(y.item(), 14.778, 1e-3);
+  y.backward();
+  EXPECT_NEAR(x.grad().item(), std::exp(2.0) * 3, 1e-4);
+}
+
+TEST(Autograd, AssignKeepsTheLeaf) {
+  Tensor x = leaf({2});
+  {
+    const NoGrad off;
+    x.assign(x * 5);
+  }
+  EXPECT_TRUE(x.requires_grad());
+  (x * x).backward();
+  EXPECT_EQ(x.grad().item(), 20);
+  EXPECT_THROW(x.assign(zeros({2})), ShapeError);
+}
+
+TEST(Autograd, AssignDoesNotTouchOtherUsersOfTheValue) {
+  Tensor x = leaf({2});
+  const Tensor value = tensor<float>({7});
+  x.assign(value);
+  EXPECT_TRUE(x.requires_grad());
+  EXPECT_FALSE(value.requires_grad());
+  const Tensor before = x * 1;  // of the old value, whatever comes
+  x.assign(tensor<float>({100}));
+  EXPECT_EQ(before.item(), 7);
+}
+
+TEST(Autograd, GradientsOfGradients) {
+  Tensor x = leaf({2});
+  const Tensor y = x * x * x;
+  const Tensor first = gradients(y, {x}, {}, true)[0];
+  const Tensor second = gradients(first, {x}, {}, true)[0];
+  EXPECT_EQ(first.item(), 12);
+  EXPECT_EQ(second.item(), 12);
+  EXPECT_EQ(gradients(second, {x})[0].item(), 6);
+}
+
+TEST(Autograd, GradientsOfInnerValues) {
+  Tensor x = leaf({2});
+  const Tensor h = x * 3;
+  const Tensor y = h * h;
+  EXPECT_EQ(gradients(y, {h})[0].item(), 12);
+}
+
+TEST(Autograd, IndependentInputsGetZeros) {
+  Tensor x = leaf({2}), z = leaf({1});
+  EXPECT_EQ(gradients(x * 2, {z})[0].item(), 0);
+}
+
+TEST(Autograd, ValueAndGrad) {
+  const auto f = value_and_grad([](const std::vector<Tensor>& a) { return sum(a[0] * a[1]); });
+  const auto [value, grads] = f({tensor<float>({1, 2}), tensor<float>({3, 4})});
+  EXPECT_EQ(value.item(), 11);
+  EXPECT_EQ(grads[0].to_vector<float>(), (std::vector<float>{3, 4}));
+  EXPECT_EQ(grads[1].to_vector<float>(), (std::vector<float>{1, 2}));
+}
+
+TEST(Autograd, Errors) {
+  Tensor x = leaf({1, 2});
+  EXPECT_THROW((x * 2).backward(), ShapeError);
+  EXPECT_THROW((x * 2).backward(ones({3})), ShapeError);
+  EXPECT_THROW(ones({1}).backward(), ValueError);
+  EXPECT_THROW(arange(3).requires_grad_(), DTypeError);
+}
+
+TEST(Autograd, IntegersStopGradients) {
+  Tensor x = leaf({1.5f});
+  const Tensor y = x.to(DType::i32);
+  EXPECT_FALSE(y.requires_grad());
+}
+
+TEST(Autograd, CastPassesTheGradientInTheInputsType) {
+  Tensor x = leaf({1.5f});
+  sum(x.to(DType::bf16) * 2).backward();
+  EXPECT_EQ(x.grad().dtype(), DType::f32);
+  EXPECT_EQ(x.grad().item(), 2);
+}
+
+}  // namespace
+}  // namespace hearth

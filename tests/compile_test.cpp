@@ -1,0 +1,140 @@
+// compile(): tracing, replay, captured and assigned variables, random numbers.
+#include <gtest/gtest.h>
+
+#include "hearth/error.h"
+#include "hearth/eval.h"
+#include "hearth/grad.h"
+#include "hearth/ops.h"
+#include "hearth/random.h"
+
+namespace hearth {
+namespace {
+
+TEST(Compile, TracesOncePerSignature) {
+  int calls = 0;
+  Compiled f = compile([&](const std::vector<Tensor>& a) {
+    ++calls;
+    return std::vector<Tensor>{a[0] * a[0] + 1};
+  });
+  EXPECT_EQ(f({tensor<float>({1, 2})})[0].to_vector<float>(), (std::vector<float>{2, 5}));
+  EXPECT_EQ(f({tensor<float>({3, 4})})[0].to_vector<float>(), (std::vector<float>{10, 17}));
+  EXPECT_EQ(calls, 1);
+  EXPECT_EQ(f({tensor<float>({3})})[0].to_vector<float>(), (std::vector<float>{10}));
+  EXPECT_EQ(calls, 2);
+  EXPECT_EQ(f({tensor<std::int32_t>({3})})[0].to_vector<int>(), (std::vector<int>{10}));
+  EXPECT_EQ(f.traces(), 3u);
+}
+
+TEST(Compile, ReadsCapturedVariablesAnew) {
+  Tensor scale = tensor<float>({2});
+  Compiled f = compile([&](const std::vector<Tensor>& a) { return std::vector<Tensor>{a[0] * scale}; });
+  EXPECT_EQ(f({tensor<float>({5})})[0].item(), 10);
+  scale.assign(tensor<float>({3}));
+  EXPECT_EQ(f({tensor<float>({5})})[0].item(), 15);
+  EXPECT_EQ(f.traces(), 1u);
+}
+
+TEST(Compile, AssignsVariablesAtEveryCall) {
+  Tensor counter = tensor<float>({0});
+  Compiled f = compile([&](const std::vector<Tensor>& a) {
+    counter.assign(counter + a[0]);
+    return std::vector<Tensor>{counter * 10};
+  });
+  for (int i = 1; i <= 4; ++i) EXPECT_EQ(f({tensor<float>({1})})[0].item(), 10 * i);
+  EXPECT_EQ(counter.item(), 4);
+  EXPECT_EQ(f.traces(), 1u);
+}
+
+TEST(Compile, ATrainingStepLearns) {
+  Tensor w = zeros({3, 1}).eval();
+  w.requires_grad_();
+  const Tensor rate = tensor<float>({0.1f});
+  Compiled step = compile([&](const std::vector<Tensor>& a) {
+    const Tensor loss = mse_loss(matmul(a[0], w), a[1]);
+    w.zero_grad();
+    loss.backward();
+    const NoGrad off;
+    w.assign(w - rate * w.grad());
+    w.zero_grad();
+    return std::vector<Tensor>{loss};
+  });
+  manual_seed(3);
+  const Tensor truth = tensor<float>({1, -2, 3}, {3, 1});
+  double last = 0;
+  for (int i = 0; i < 200; ++i) {
+    const Tensor x = randn({32, 3});
+    last = step({x, matmul(x, truth)})[0].item();
+  }
+  EXPECT_LT(last, 1e-5);
+  EXPECT_EQ(step.traces(), 1u);
+  EXPECT_TRUE(w.requires_grad());
+  EXPECT_FALSE(w.grad().defined());
+}
+
+TEST(Compile, GradientsLeftByTheFunctionAreThereAfterwards) {
+  Tensor w = tensor<float>({2});
+  w.requires_grad_();
+  Compiled f = compile([&](const std::vector<Tensor>& a) {
+    w.zero_grad();
+    const Tensor y = sum(w * w * a[0]);
+    y.backward();
+    return std::vector<Tensor>{y};
+  });
+  f({tensor<float>({1})});
+  EXPECT_EQ(w.grad().item(), 4);
+  f({tensor<float>({5})});
+  EXPECT_EQ(w.grad().item(), 20);
+}
+
+TEST(Compile, GradientsAccumulateOverCalls) {
+  Tensor w = tensor<float>({2});
+  w.requires_grad_();
+  Compiled f = compile([&](const std::vector<Tensor>& a) {
+    sum(w * a[0]).backward();
+    return std::vector<Tensor>{};
+  });
+  for (int round = 0; round < 2; ++round) {
+    for (int i = 1; i <= 4; ++i) {
+      f({tensor<float>({3})});
+      EXPECT_EQ(w.grad().item(), 3 * i);
+    }
+    w.zero_grad();
+  }
+  EXPECT_EQ(f.traces(), 2u);  // with and without a gradient to begin with
+}
+
+TEST(Compile, RandomNumbersGoOnAsInEagerCode) {
+  const auto draw = [](const std::vector<Tensor>& a) { return std::vector<Tensor>{a[0] + rand({3}) + randn({3})}; };
+  const Tensor zero = zeros({3}).eval();
+  manual_seed(11);
+  std::vector<std::vector<float>> eager;
+  for (int i = 0; i < 3; ++i) eager.push_back(draw({zero})[0].to_vector<float>());
+  manual_seed(11);
+  Compiled f = compile(draw);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(f({zero})[0].to_vector<float>(), eager[static_cast<std::size_t>(i)]);
+  EXPECT_NE(eager[0], eager[1]);
+}
+
+TEST(Compile, AskingForAValueWhileTracingIsAnError) {
+  Compiled f = compile([](const std::vector<Tensor>& a) {
+    if (a[0].item() > 0) return std::vector<Tensor>{a[0]};
+    return std::vector<Tensor>{a[0] * 2};
+  });
+  EXPECT_THROW(f({tensor<float>({1})}), ValueError);
+}
+
+TEST(Compile, AnArgumentCanBeAResult) {
+  Compiled f = compile([](const std::vector<Tensor>& a) { return std::vector<Tensor>{a[0], a[0].reshape({2, 2})}; });
+  const auto out = f({tensor<float>({1, 2, 3, 4})});
+  EXPECT_EQ(out[0].to_vector<float>(), (std::vector<float>{1, 2, 3, 4}));
+  EXPECT_EQ(out[1].shape(), (Shape{2, 2}));
+}
+
+TEST(Compile, NestedFunctionsBecomePartOfTheOuterOne) {
+  Compiled inner = compile([](const std::vector<Tensor>& a) { return std::vector<Tensor>{a[0] + 1}; });
+  Compiled outer = compile([&](const std::vector<Tensor>& a) { return std::vector<Tensor>{inner(a)[0] * 2}; });
+  EXPECT_EQ(outer({tensor<float>({1})})[0].item(), 4);
+}
+
+}  // namespace
+}  // namespace hearth

@@ -1,0 +1,206 @@
+// Evaluation: laziness, fusion, memory, the plan cache, levels, long chains.
+#include <gtest/gtest.h>
+
+#include "hearth/config.h"
+#include "hearth/error.h"
+#include "hearth/eval.h"
+#include "hearth/grad.h"
+#include "hearth/ops.h"
+#include "hearth/random.h"
+
+namespace hearth {
+namespace {
+
+// Sets the configuration for one test.
+class ConfigScope {
+ public:
+  explicit ConfigScope(const Config& changed) : before_(config()) { set_config(changed); }
+  ~ConfigScope() { set_config(before_); }
+
+ private:
+  Config before_;
+};
+
+TEST(Eval, NothingIsComputedUntilAValueIsNeeded) {
+  const Tensor x = tensor<float>({1, 2, 3});
+  const Tensor y = x * 2 + 1;
+  EXPECT_FALSE(y.is_evaluated());
+  EXPECT_EQ(y.to_vector<float>(), (std::vector<float>{3, 5, 7}));
+  EXPECT_TRUE(y.is_evaluated());
+}
+
+TEST(Eval, AChainOfElementwiseOperationsIsOneStep) {
+  const Tensor x = randn({100, 100});
+  x.eval();
+  const Tensor y = sqrt(abs(tanh(x * 2 + 1) - x)) * x;
+  y.eval();
+  EXPECT_EQ(last_plan_stats().steps, 1u);
+  EXPECT_EQ(last_plan_stats().arena_bytes, 0u);
+}
+
+TEST(Eval, ElementwiseOperationsFuseIntoAReduction) {
+  const Tensor x = randn({64, 32});
+  x.eval();
+  const Tensor y = sum(x * x + 1, {1});
+  y.eval();
+  EXPECT_EQ(last_plan_stats().steps, 1u);
+}
+
+TEST(Eval, BiasAndActivationFuseIntoAMatrixProduct) {
+  const Tensor x = randn({16, 32}), w = randn({32, 8}), b = randn({8});
+  eval({x, w, b});
+  const Tensor y = relu(matmul(x, w) + b);
+  y.eval();
+  EXPECT_EQ(last_plan_stats().steps, 1u);
+  // The same with every operation on its own.
+  Config plain = config();
+  plain.enable_operator_fusion = false;
+  const ConfigScope scope(plain);
+  const Tensor z = relu(matmul(x, w) + b);
+  z.eval();
+  EXPECT_EQ(last_plan_stats().steps, 3u);
+  EXPECT_EQ(y.to_vector<float>(), z.to_vector<float>());
+}
+
+TEST(Eval, OneStepCanHaveSeveralResults) {
+  const Tensor x = randn({1000});
+  x.eval();
+  const Tensor a = x * 2, b = a + 1, c = b * a;
+  eval({a, b, c});
+  EXPECT_EQ(last_plan_stats().steps, 1u);
+  const auto xs = x.to_vector<float>(), cs = c.to_vector<float>();
+  for (std::size_t i = 0; i < xs.size(); ++i) EXPECT_FLOAT_EQ(cs[i], (xs[i] * 2 + 1) * (xs[i] * 2));
+}
+
+TEST(Eval, AGroupDoesNotTakeInANodeThatDependsOnItFromOutside) {
+  // c needs sum(a), which needs a: c cannot share a's step, although both are elementwise of one shape.
+  const Tensor x = randn({50});
+  const Tensor a = x * 2;
+  const Tensor c = a + sum(a) * a;
+  const auto xs = x.to_vector<double>(), cs = c.to_vector<double>();
+  double total = 0;
+  for (double v : xs) total += 2 * v;
+  for (std::size_t i = 0; i < xs.size(); ++i) EXPECT_NEAR(cs[i], 2 * xs[i] + total * 2 * xs[i], 1e-4);
+}
+
+TEST(Eval, LevelsChangeThePlanAndSaySo) {
+  const Tensor x = randn({32});
+  x.eval();
+  const auto graph = [&] { return exp(x * 2) + exp(x * 2); };
+  Config changed = config();
+  changed.optimization_level = OptimizationLevel::conservative;
+  std::string conservative;
+  {
+    const ConfigScope scope(changed);
+    conservative = explain({graph()});
+  }
+  const std::string balanced = explain({graph()});
+  EXPECT_EQ(conservative.find("fusion"), std::string::npos);
+  EXPECT_NE(balanced.find("fusion"), std::string::npos);
+  EXPECT_NE(conservative, balanced);
+}
+
+TEST(Eval, PlansAreReusedForGraphsOfTheSameStructure) {
+  clear_plan_cache();
+  for (int i = 0; i < 5; ++i) {
+    // Other numbers and other data, the same structure.
+    const Tensor x = full({10}, i);
+    (x * (0.5 + i) + randn({10})).eval();
+  }
+  const auto stats = plan_cache_stats();
+  EXPECT_EQ(stats.misses, 1u);
+  EXPECT_EQ(stats.hits, 4u);
+  EXPECT_FLOAT_EQ((full({3}, 2.0) * 7.0).to_vector<float>()[1], 14.0f);
+  EXPECT_FLOAT_EQ((full({3}, 2.0) * 8.0).to_vector<float>()[1], 16.0f);
+}
+
+TEST(Eval, ThePlanCacheIsBounded) {
+  Config small = config();
+  small.plan_cache_entries = 3;
+  const ConfigScope scope(small);
+  clear_plan_cache();
+  for (int i = 1; i < 10; ++i) (ones({i}) * 2).eval();
+  EXPECT_LE(plan_cache_stats().entries, 3u);
+}
+
+TEST(Eval, AChainOfAHundredThousandOperationsEvaluatesDifferentiatesAndIsFreed) {
+  Tensor x = full({4}, 1.0).eval();
+  x.requires_grad_();
+  {
+    Tensor y = x;
+    for (int i = 0; i < 100000; ++i) y = y + 1e-5;
+    const Tensor loss = sum(y);
+    loss.backward();
+    eval({loss, x.grad()});
+    EXPECT_NEAR(loss.item(), 8.0, 0.05);
+    EXPECT_EQ(x.grad().to_vector<float>(), (std::vector<float>{1, 1, 1, 1}));
+  }
+  // An unevaluated chain is freed too.
+  Tensor y = x.detach();
+  for (int i = 0; i < 100000; ++i) y = relu(y);
+}
+
+TEST(Eval, ArenaIsCloseToWhatLifetimesRequire) {
+  // A deep network, forwards and backwards.
+  Tensor h = randn({64, 128});
+  std::vector<Tensor> weights;
+  for (int i = 0; i < 12; ++i) weights.push_back(randn({128, 128}));
+  for (auto& w : weights) {
+    w.eval();
+    w.requires_grad_();
+  }
+  for (auto& w : weights) h = gelu(matmul(h, w)) + h;
+  sum(h * h).backward();
+  std::vector<Tensor> results;
+  for (auto& w : weights) results.push_back(w.grad());
+  eval(results);
+  const auto stats = last_plan_stats();
+  ASSERT_GT(stats.required_bytes, 0u);
+  EXPECT_LE(static_cast<double>(stats.arena_bytes), 1.1 * static_cast<double>(stats.required_bytes));
+}
+
+TEST(Eval, ViewsShareMemory) {
+  const Tensor x = arange(24).reshape({4, 6});
+  x.eval();
+  const Tensor y = x.t().slice({{1, 5, 2}});
+  y.eval();
+  EXPECT_EQ(last_plan_stats().steps, 0u);
+  EXPECT_EQ(y.to_vector<int>(), (std::vector<int>{1, 7, 13, 19, 3, 9, 15, 21}));
+}
+
+TEST(Eval, ConstantsAreFilledWhereMemoryIsNeeded) {
+  EXPECT_EQ(matmul(ones({2, 3}), full({3, 2}, 2.0)).to_vector<float>(), (std::vector<float>{6, 6, 6, 6}));
+  EXPECT_EQ(zeros({0, 3}).to_vector<float>().size(), 0u);
+  EXPECT_EQ(sum(ones({3, 3})).item(), 9);
+  EXPECT_EQ(Tensor(5).to_vector<std::int64_t>(), (std::vector<std::int64_t>{5}));
+}
+
+TEST(Eval, AFailedEvaluationLeavesTheGraphUsable) {
+  const Tensor x = arange(5);
+  Tensor index = tensor<std::int64_t>({7});
+  const Tensor bad = take(x, index) + 1;
+  EXPECT_THROW(bad.eval(), IndexError);
+  EXPECT_FALSE(bad.is_evaluated());
+  EXPECT_THROW(bad.eval(), IndexError);
+  EXPECT_EQ(sum(x).item(), 10);
+}
+
+TEST(Eval, OutOfMemoryNamesTheFigures) {
+  try {
+    copy(zeros({std::int64_t{1} << 50}, DType::u8)).eval();
+    FAIL() << "a petabyte was allocated";
+  } catch (const OutOfMemory& error) {
+    EXPECT_EQ(error.requested(), std::size_t{1} << 50);
+  }
+}
+
+TEST(Eval, StrictValidationNamesTheStep) {
+  Config strict = config();
+  strict.enable_strict_validation = true;
+  const ConfigScope scope(strict);
+  EXPECT_THROW(log(full({3}, -1.0)).eval(), KernelError);
+  EXPECT_NO_THROW(log(full({3}, 1.0)).eval());
+}
+
+}  // namespace
+}  // namespace hearth
