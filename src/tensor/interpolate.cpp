@@ -29,9 +29,9 @@ Tensor resize_nearest(const Tensor& x, std::int64_t axis, std::int64_t size) {
   return take(x, minimum(as(source, DType::i64), old_size - 1), axis);
 }
 
-// Up to this size a product with the matrix of weights is faster, forwards and backwards, than picking
-// elements.
-constexpr std::int64_t largest_matrix_axis = 128;
+// Up to this size a product with the matrix of weights is at least as fast as picking elements, and its
+// gradient at least twice as fast.
+constexpr std::int64_t largest_matrix_axis = 64;
 
 Tensor resize_linear(const Tensor& x, std::int64_t axis, std::int64_t size, bool align_corners) {
   const auto old_size = x.size(axis);
