@@ -315,7 +315,7 @@ TEST(Checkpoints, DamagedNewestFallsBackToTheOneBefore) {
       crash_at(crashed, 28);
     }
     const auto paths = list_checkpoints(folder.path());
-    ASSERT_EQ(paths.size(), 3u);  // the best, and steps 25 and 26
+    ASSERT_GE(paths.size(), 2u);  // steps 25 and 26; the best, where that is neither
     std::filesystem::resize_file(
         paths.back(), static_cast<std::uintmax_t>(share * static_cast<double>(file_size(paths.back()))));
     Session resumed(config);

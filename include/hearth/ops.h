@@ -79,7 +79,7 @@ Tensor norm(const Tensor& x, double p = 2.0, const Axes& axes = {}, bool keepdim
 // ---- along one axis
 Tensor cumsum(const Tensor& x, std::int64_t axis);
 Tensor cumprod(const Tensor& x, std::int64_t axis);  // gradient needs non-zero elements
-Tensor sort(const Tensor& x, std::int64_t axis = -1, bool descending = false);  // stable; NaN last
+Tensor sort(const Tensor& x, std::int64_t axis = -1, bool descending = false);  // stable; NaN is largest
 Tensor argsort(const Tensor& x, std::int64_t axis = -1, bool descending = false);
 // The k largest (or smallest), in order, and their indices.
 std::pair<Tensor, Tensor> topk(const Tensor& x, std::int64_t k, std::int64_t axis = -1, bool largest = true);

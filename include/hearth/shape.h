@@ -35,6 +35,10 @@ Strides contiguous_strides(const Shape& shape);
 // True iff (shape, strides) addresses element_count(shape) elements in row-major order without gaps.
 bool is_contiguous(const Shape& shape, const Strides& strides);
 
+// The same layout, with the strides of axes that are never stepped along made uniform: layouts that address the same
+// elements compare equal.
+Strides canonical_strides(const Shape& shape, const Strides& strides);
+
 // NumPy broadcasting of two shapes. Throws ShapeError naming `operation`.
 Shape broadcast_shapes(const Shape& a, const Shape& b, const char* operation);
 

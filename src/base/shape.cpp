@@ -60,6 +60,14 @@ bool is_contiguous(const Shape& shape, const Strides& strides) {
   return true;
 }
 
+Strides canonical_strides(const Shape& shape, const Strides& strides) {
+  if (is_contiguous(shape, strides)) return contiguous_strides(shape);
+  Strides result = strides;
+  for (std::size_t i = 0; i < shape.size(); ++i)
+    if (shape[i] == 1) result[i] = 0;
+  return result;
+}
+
 Shape broadcast_shapes(const Shape& a, const Shape& b, const char* operation) {
   const std::size_t ndim = std::max(a.size(), b.size());
   Shape result(ndim);

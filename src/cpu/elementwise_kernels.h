@@ -36,7 +36,10 @@ struct ElementwiseKernels {
   TileFunction operations[op_count][compute_count];  // by the operands' type; null where there is none
   TileFunction where[compute_count];                 // a: i32 condition
   TileFunction convert[compute_count][compute_count];
+  TileFunction convert_to_odd;                       // f64 -> f32, inexact values to the odd neighbour, so that a second
+                                                     // rounding to a half type is right
   TileFunction narrow[dtype_count];                  // compute type -> same, as if stored as the dtype; null: no change
+  TileFunction saturate[dtype_count];                // i32 -> i32, limited to the dtype's range; null: no change
   TileFunction load[dtype_count];                    // storage -> compute type; null: the same representation
   TileFunction store[dtype_count];                   // compute type -> storage; null: the same representation
 };

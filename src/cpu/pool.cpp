@@ -141,63 +141,57 @@ void max_forward(const PoolShape& s, const T* x, T* y) {
   });
 }
 
-// Windows of 2 x 2 that tile the plane: every input is in at most one window, so each is written once,
-// without branches.
-template <typename T>
-void max_backward_2x2(const T* __restrict top, const T* __restrict bottom, const T* __restrict dy,
-                      T* __restrict dx_top, T* __restrict dx_bottom, int64_t count) {
+// One value of each window of a row of outputs: where it beats the best so far, it and its index take the
+// place.
+template <int fixed_stride, typename T, typename Index>
+void keep_better(const T* __restrict from, int64_t stride, Index index, T* __restrict best,
+                 Index* __restrict where, int64_t count) {
+  const int64_t step = fixed_stride > 0 ? fixed_stride : stride;
   for (int64_t o = 0; o < count; ++o) {
-    const T a = top[2 * o], b = top[2 * o + 1], c = bottom[2 * o], d = bottom[2 * o + 1], g = dy[o];
-    const bool take_b = beats(b, a);
-    const T ab = take_b ? b : a;
-    const bool take_c = beats(c, ab);
-    const T abc = take_c ? c : ab;
-    const bool take_d = beats(d, abc);
-    const T upper = (take_c | take_d) ? T(0) : g;
-    dx_top[2 * o] = take_b ? T(0) : upper;
-    dx_top[2 * o + 1] = take_b ? upper : T(0);
-    dx_bottom[2 * o] = (take_c & !take_d) ? g : T(0);
-    dx_bottom[2 * o + 1] = take_d ? g : T(0);
+    const T value = from[o * step];
+    const bool better = beats(value, best[o]);
+    best[o] = better ? value : best[o];
+    where[o] = better ? static_cast<Index>(index + o * step) : where[o];
   }
 }
 
-template <typename T>
+// Index: signed, of the size of T where the plane allows it, so that both fit the same vector lanes.
+template <typename Index, typename T>
 void max_backward(const PoolShape& s, const T* x, const T* dy, T* dx) {
-  const bool tiles_of_2x2 = s.in[0] == 1 && s.out[0] == 1 && s.kernel[0] == 1 && s.padding[0] == 0 &&
-                            s.kernel[1] == 2 && s.kernel[2] == 2 && s.stride[1] == 2 && s.stride[2] == 2 &&
-                            s.padding[1] == 0 && s.padding[2] == 0 && 2 * s.out[1] <= s.in[1] &&
-                            2 * s.out[2] <= s.in[2];
+  const int64_t stride = s.stride[2];
   for_each_plane(s, [&](int64_t begin, int64_t end) {
+    std::vector<T> best(static_cast<std::size_t>(s.out[2]));
+    std::vector<Index> where(best.size());
     for (int64_t p = begin; p < end; ++p) {
       const T* from = x + p * in_size(s);
-      const T* gradient = dy + p * out_size(s);
       T* to = dx + p * in_size(s);
       std::fill_n(to, in_size(s), T(0));
-      if (tiles_of_2x2) {
-        for (int64_t b = 0; b < s.out[1]; ++b) {
-          const int64_t top = 2 * b * s.in[2], bottom = top + s.in[2];
-          max_backward_2x2(from + top, from + bottom, gradient + b * s.out[2], to + top, to + bottom,
-                           s.out[2]);
-        }
-        continue;
-      }
       for_each_output_row(s, false, [&](const Window& wa, const Window& wb, int64_t row) {
-        if (wa.empty() || wb.empty()) return;
-        for (int64_t c = 0; c < s.out[2]; ++c) {
-          const Window wc = window(s, 2, c);
-          if (wc.empty()) continue;
-          int64_t where = (wa.begin * s.in[1] + wb.begin) * s.in[2] + wc.begin;
-          T best = from[where];
-          for (int64_t i = wa.begin; i < wa.end; ++i)
-            for (int64_t j = wb.begin; j < wb.end; ++j)
-              for (int64_t k = wc.begin; k < wc.end; ++k) {
-                const int64_t at = (i * s.in[1] + j) * s.in[2] + k;
-                const bool better = beats(from[at], best);
-                best = better ? from[at] : best;
-                where = better ? at : where;
-              }
-          to[where] += gradient[row * s.out[2] + c];
+        if (wa.empty() || wb.empty() || s.in[2] == 0) return;
+        const int64_t first_row = (wa.begin * s.in[1] + wb.begin) * s.in[2];
+        for (int64_t o = 0; o < s.out[2]; ++o) {
+          const int64_t first = std::clamp<int64_t>(o * stride - s.padding[2], 0, s.in[2] - 1);
+          where[static_cast<std::size_t>(o)] = static_cast<Index>(first_row + first);
+          best[static_cast<std::size_t>(o)] = -std::numeric_limits<T>::infinity();
         }
+        for (int64_t i = wa.begin; i < wa.end; ++i)
+          for (int64_t j = wb.begin; j < wb.end; ++j)
+            for (int64_t k = 0; k < s.kernel[2]; ++k) {
+              // Outputs [low, high) have column o * stride + shift of this row in their window.
+              const int64_t shift = k - s.padding[2], room = s.in[2] - 1 - shift;
+              const int64_t low = shift >= 0 ? 0 : (-shift + stride - 1) / stride;
+              const int64_t high = room < 0 ? 0 : std::min(s.out[2], room / stride + 1);
+              if (low >= high) continue;
+              const int64_t index = (i * s.in[1] + j) * s.in[2] + low * stride + shift;
+              const auto keep = stride == 1   ? keep_better<1, T, Index>
+                                : stride == 2 ? keep_better<2, T, Index>
+                                              : keep_better<0, T, Index>;
+              keep(from + index, stride, static_cast<Index>(index), best.data() + low, where.data() + low,
+                   high - low);
+            }
+        const T* gradient = dy + p * out_size(s) + row * s.out[2];
+        for (int64_t o = 0; o < s.out[2]; ++o)
+          if (!window(s, 2, o).empty()) to[where[static_cast<std::size_t>(o)]] += gradient[o];
       });
     }
   });
@@ -271,10 +265,13 @@ void max_pool_forward(const PoolShape& s, const float* x, float* y) { max_forwar
 void max_pool_forward(const PoolShape& s, const double* x, double* y) { max_forward(s, x, y); }
 
 void max_pool_backward(const PoolShape& s, const float* x, const float* dy, float* dx) {
-  max_backward(s, x, dy, dx);
+  if (in_size(s) <= std::numeric_limits<std::int32_t>::max())
+    max_backward<std::int32_t>(s, x, dy, dx);
+  else
+    max_backward<int64_t>(s, x, dy, dx);
 }
 void max_pool_backward(const PoolShape& s, const double* x, const double* dy, double* dx) {
-  max_backward(s, x, dy, dx);
+  max_backward<int64_t>(s, x, dy, dx);
 }
 
 void avg_pool_forward(const PoolShape& s, bool count_include_pad, const float* x, float* y) {

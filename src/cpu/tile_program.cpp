@@ -148,6 +148,8 @@ TileProgram::TileProgram(const Expression& expression) {
     if (source.op == Op::where) instruction.function = kernels.where[static_cast<int>(from)];
     else if (source.op == Op::cast && source.result == DType::bool_)
       instruction.function = kernels.operations[static_cast<int>(Op::ne)][static_cast<int>(from)];
+    else if (source.op == Op::cast && from == Compute::f64 && source.result != DType::f32 && to == Compute::f32)
+      instruction.function = kernels.convert_to_odd;
     else if (source.op == Op::cast) instruction.function = kernels.convert[static_cast<int>(from)][static_cast<int>(to)];
     else instruction.function = kernels.operations[static_cast<int>(source.op)][static_cast<int>(from)];
     if (!instruction.function)
@@ -176,10 +178,11 @@ TileProgram::TileProgram(const Expression& expression) {
     instruction.out = registers[value];
     instructions_.push_back(instruction);
 
-    // Results of narrow types wrap or round as if they had been stored.
-    const TileFunction narrow = kernels.narrow[static_cast<int>(source.result)];
-    const bool half = source.result == DType::f16 || source.result == DType::bf16;
-    if (narrow && (!half || source.op == Op::cast))
+    // Results of narrow types wrap or round as if they had been stored: fusion does not change values. Floating values
+    // saturate when they become narrow integers.
+    const auto result = static_cast<int>(source.result);
+    const bool saturates = source.op == Op::cast && is_floating(source.operand) && kernels.saturate[result];
+    if (const TileFunction narrow = saturates ? kernels.saturate[result] : kernels.narrow[result])
       instructions_.push_back({narrow, instruction.out, instruction.out, 0, 0});
   }
 

@@ -10,11 +10,10 @@
 //   random_uniform   f32: (w >> 8) * 2^-24; f16, bf16: the same, rounded towards zero; f64: (d >> 11) * 2^-53
 //   random_bits      d >> 1
 //   random_normal    elements 2 j and 2 j + 1 are r * cos(2 pi v) and r * sin(2 pi v) with r = sqrt(-2 ln u)
-//                    f32, f16, bf16: u = float(w) * 2^-32 + 2^-33 of the even element's word (float rounds to
-//                    nearest),
-//                                    v = (w >> 8) * 2^-24 of the odd one's; computed in f32
-//                    f64:            u = ((d >> 11) + 1) * 2^-53 of the even element, v = (d >> 11) * 2^-53
-//                    of the odd
+//     f32, f16, bf16   u = float(w) * 2^-32 + 2^-33 of the even element's word (float rounds to nearest),
+//                      v = (w >> 8) * 2^-24 of the odd element's; computed in f32
+//     f64              u = ((d >> 11) + 1) * 2^-53 of the even element's, v = (d >> 11) * 2^-53 of the odd
+//     one's
 #pragma once
 
 #include <cstdint>

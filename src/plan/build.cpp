@@ -336,7 +336,8 @@ class Builder {
       const Value& value = values_[canonical_[output]];
       const Place& place = places_[value.root];
       plan_->results.push_back(
-          {place, value.layout.offset, value.layout.strides, place.kind == Place::Kind::leaf});
+          {place, value.layout.offset, canonical_strides(at(output).shape, value.layout.strides),
+           place.kind == Place::Kind::leaf});
     }
   }
 

@@ -47,7 +47,8 @@ std::vector<std::shared_ptr<Buffer>> run_plan(const Plan& plan, Backend& backend
     const Place& place = plan.places[i];
     void* base = place.kind == Place::Kind::leaf     ? bindings.leaves[place.index]
                  : place.kind == Place::Kind::output ? outputs[place.index]->data
-                                                     : arena->data;
+                         : arena                             ? arena->data
+                                                             : nullptr;  // of size 0
     pointers[i] = static_cast<char*>(base) + place.bytes;
   }
 

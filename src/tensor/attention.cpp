@@ -33,7 +33,12 @@ Sizes check(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOp
   if (options.mask.defined()) {
     const Shape& mask = options.mask.shape();
     const Shape scores{s.batch, s.heads, s.queries, s.keys};
-    if (mask.empty() || mask.size() > 4 || !(broadcast_shapes(mask, scores, "attention") == scores))
+    bool fits = !mask.empty() && mask.size() <= 4;
+    for (std::size_t i = 1; fits && i <= mask.size(); ++i) {
+      const auto size = mask[mask.size() - i];
+      fits = size == 1 || size == scores[4 - i];
+    }
+    if (!fits)
       throw ShapeError(
           fmt::format("[attention] mask {} does not broadcast to {}", to_string(mask), to_string(scores)));
     if (options.mask.dtype() != DType::bool_ && !is_floating(options.mask.dtype()))

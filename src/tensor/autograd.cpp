@@ -51,21 +51,21 @@ std::vector<Node*> backward_order(Node* root) {
   return order;
 }
 
-// Calls `leaf(node, gradient)` for every node where a gradient ends, and `inner` never keeps more than it must.
+// Calls `on_node(node, gradient)` for every node that the gradient reaches, users before inputs.
 template <typename OnNode>
-void propagate(const Tensor& output, const Tensor& seed, bool create_graph, OnNode on_node) {
-  const NodeRef root = node_of(output, "backward");
+void propagate(const char* operation, const Tensor& output, const Tensor& seed, bool create_graph, OnNode on_node) {
+  const NodeRef root = node_of(output, operation);
   if (!root->requires_grad)
-    throw ValueError("[backward] the tensor does not depend on anything that requires a gradient");
+    throw ValueError(
+        fmt::format("[{}] the tensor does not depend on anything that requires a gradient", operation));
   Tensor first = seed;
   if (!first.defined()) {
     if (root->count() != 1)
-      throw ShapeError(fmt::format("[backward] a gradient must be given for a result of shape {}; only scalars have a "
-                                   "default",
-                                   to_string(root->shape)));
+      throw ShapeError(fmt::format("[{}] a gradient must be given for a result of shape {}; only scalars have a default",
+                                   operation, to_string(root->shape)));
     first = ones_like(output.detach());
   } else if (!(first.shape() == root->shape)) {
-    throw ShapeError(fmt::format("[backward] gradient {} for a result of shape {}", to_string(first.shape()),
+    throw ShapeError(fmt::format("[{}] gradient {} for a result of shape {}", operation, to_string(first.shape()),
                                  to_string(root->shape)));
   }
   const GradMode mode(create_graph);
@@ -92,9 +92,9 @@ void propagate(const Tensor& output, const Tensor& seed, bool create_graph, OnNo
 }  // namespace
 
 void Tensor::backward(const Tensor& seed) const {
-  propagate(*this, seed, false, [](Node* node, const Tensor& dy) {
+  propagate("backward", *this, seed, false, [](Node* node, const Tensor& dy) {
     if (node->tracked || !node->gradient) return;
-    if (Trace* trace = current_trace()) trace->will_touch(node->gradient);
+    if (Trace* trace = current_trace()) trace->will_touch(node->gradient, true);
     Tensor& total = node->gradient->gradient;
     total = total.defined() ? total + dy : dy;
   });
@@ -105,7 +105,7 @@ std::vector<Tensor> gradients(const Tensor& output, const std::vector<Tensor>& i
   std::unordered_map<Node*, std::size_t> wanted;
   std::vector<Tensor> result(inputs.size());
   for (std::size_t i = 0; i < inputs.size(); ++i) wanted.emplace(node_of(inputs[i], "gradients").get(), i);
-  propagate(output, seed, create_graph, [&](Node* node, const Tensor& dy) {
+  propagate("gradients", output, seed, create_graph, [&](Node* node, const Tensor& dy) {
     if (const auto it = wanted.find(node); it != wanted.end()) result[it->second] = dy;
   });
   for (std::size_t i = 0; i < inputs.size(); ++i) {

@@ -20,8 +20,17 @@ Trace*& current_trace() {
 
 void Trace::saw(const std::shared_ptr<detail::Variable>& variable) {
   Node* node = variable->node.get();
-  if (node->trace == id || captured.contains(node)) return;
-  if (node->op == Op::constant && node->weak) return;
+  if (node->trace == id || (node->op == Op::constant && node->weak)) return;
+  if (const auto known = captured.find(node); known != captured.end()) {
+    if (known->second.variable == variable || variable->trace == id) return;  // itself, or a new name for the same
+    // Two variables with one value: from now on they may be assigned apart, so each needs a leaf of its own.
+    const Tensor twin = make_value(node->shape, node->dtype, node->storage, node->device);
+    Node& own = *twin.variable()->node;
+    own.requires_grad = node->requires_grad;
+    own.gradient = variable->gradient;
+    variable->node = twin.variable()->node;
+    node = &own;
+  }
   if (!node->evaluated.load(std::memory_order_acquire)) {
     // Made before the trace and not computed yet: its value is needed now, so that it can be read as a leaf.
     Trace*& slot = current_trace();
@@ -43,10 +52,10 @@ void Trace::will_assign(const std::shared_ptr<detail::Variable>& variable) {
   if (!known) assigned.push_back({variable, variable->node});
 }
 
-void Trace::will_touch(const std::shared_ptr<GradientSlot>& slot) {
+void Trace::will_touch(const std::shared_ptr<GradientSlot>& slot, bool read) {
   const bool known =
       std::any_of(gradients.begin(), gradients.end(), [&](const Touched& entry) { return entry.slot == slot; });
-  if (!known) gradients.push_back({slot, slot->gradient});
+  if (!known) gradients.push_back({slot, slot->gradient, read});
 }
 
 namespace {
@@ -92,6 +101,7 @@ struct Compilation {
   std::vector<std::shared_ptr<detail::Variable>> assigned;
   struct Gradient {
     std::shared_ptr<GradientSlot> slot;
+    bool read;           // before anything was written
     bool before, after;  // whether there is one
   };
   std::vector<Gradient> gradients;
@@ -162,7 +172,7 @@ std::shared_ptr<Compilation> Compiled::State::trace(const std::vector<Tensor>& a
   }
   for (const auto& entry : trace.gradients) {
     const Tensor& after = entry.slot->gradient;
-    compilation->gradients.push_back({entry.slot, entry.before.defined(), after.defined()});
+    compilation->gradients.push_back({entry.slot, entry.read, entry.before.defined(), after.defined()});
     if (after.defined()) results.push_back(wrap(after.variable()->node));
   }
   // Everything is as before the call again; replay() makes the changes, this time and every other.
@@ -240,7 +250,7 @@ std::shared_ptr<Compilation> Compiled::State::trace(const std::vector<Tensor>& a
 // Since the trace, captured variables may have been given values with other strides, and gradients may have come or gone.
 bool Compiled::State::still_fits(const Compilation& compilation) {
   for (const auto& gradient : compilation.gradients)
-    if (gradient.before != gradient.slot->gradient.defined()) return false;
+    if (gradient.read && gradient.before != gradient.slot->gradient.defined()) return false;
   for (const auto& leaf : compilation.leaves) {
     if (leaf.kind != LeafSource::Kind::captured && leaf.kind != LeafSource::Kind::gradient) continue;
     const Tensor tensor = leaf.slot ? leaf.slot->gradient : Tensor(leaf.variable);

@@ -8,6 +8,7 @@
 namespace hearth {
 
 Tensor matmul(const Tensor& left, const Tensor& right) {
+  check_defined("matmul", {&left, &right});
   const Shape &shape_a = left.shape(), &shape_b = right.shape();
   if (left.ndim() == 0 || right.ndim() == 0)
     throw ShapeError(fmt::format("[matmul] needs at least one axis: {} @ {}", to_string(shape_a), to_string(shape_b)));
@@ -56,7 +57,7 @@ namespace {
 Shape spread(const std::vector<std::int64_t>& values, std::size_t axes, std::int64_t least, const char* operation,
              const char* option) {
   if (values.size() != 1 && values.size() != axes)
-    throw ShapeError(fmt::format("[{}] {} has {} values; expected 1 or {}", operation, option, values.size(), axes));
+    throw ValueError(fmt::format("[{}] {} has {} values; expected 1 or {}", operation, option, values.size(), axes));
   Shape result;
   for (std::size_t i = 0; i < axes; ++i) {
     const auto value = values[values.size() == 1 ? 0 : i];
@@ -103,6 +104,7 @@ Tensor with_bias(const Tensor& y, const Tensor& bias) {
 
 Tensor conv(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvOptions& options, std::size_t axes,
             const char* name) {
+  check_defined(name, {&x, &weight});
   const auto [input, kernel, window] =
       check_conv(x, weight, bias, options, axes, weight.ndim() > 0 ? weight.shape()[0] : 0, name);
   const auto groups = window.groups;
@@ -123,6 +125,7 @@ Tensor conv(const Tensor& x, const Tensor& weight, const Tensor& bias, const Con
 
 Tensor conv_transpose(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvOptions& options,
                       std::size_t axes, const char* name) {
+  check_defined(name, {&x, &weight});
   const auto channels = (weight.ndim() > 1 ? weight.shape()[1] : 0) * options.groups;
   const auto [input, kernel, window] = check_conv(x, weight, bias, options, axes, channels, name);
   if (input.size(1) != kernel.size(0) || kernel.size(0) % window.groups != 0)
@@ -145,6 +148,7 @@ Tensor conv_transpose(const Tensor& x, const Tensor& weight, const Tensor& bias,
 // ---- pooling
 
 Tensor pool(Op op, const Tensor& x, const PoolOptions& options, std::size_t axes, const char* name) {
+  check_defined(name, {&x});
   if (x.ndim() != axes + 2 && x.ndim() != axes + 1)
     throw ShapeError(fmt::format("[{}] input {} must have {} or {} axes", name, to_string(x.shape()), axes + 1, axes + 2));
   if (!is_floating(x.dtype()))

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <limits>
 
 #include "hearth/error.h"
 #include "hearth/ops.h"
@@ -53,7 +54,9 @@ Tensor unary(Op op, const Tensor& x) {
   if (op == Op::isnan || op == Op::isinf || op == Op::isfinite) {
     if (is_integral(dtype)) return broadcast_to(Tensor(op == Op::isfinite), node->shape);
   }
-  return make_op(op, result_dtype(op, dtype), node->shape, {node_of(as(x, dtype))});
+  Tensor result = make_op(op, result_dtype(op, dtype), node->shape, {node_of(as(x, dtype))});
+  result.variable()->node->weak = node->weak;
+  return result;
 }
 
 Tensor binary(Op op, const Tensor& a, const Tensor& b) {
@@ -61,7 +64,10 @@ Tensor binary(Op op, const Tensor& a, const Tensor& b) {
   const DType dtype = operand_dtype(op, common_dtype(*left, *right));
   Shape shape = left->shape == right->shape ? left->shape
                                             : broadcast_shapes(left->shape, right->shape, op_name(op).data());
-  return make_op(op, result_dtype(op, dtype), std::move(shape), {node_of(as(a, dtype)), node_of(as(b, dtype))});
+  Tensor result =
+      make_op(op, result_dtype(op, dtype), std::move(shape), {node_of(as(a, dtype)), node_of(as(b, dtype))});
+  result.variable()->node->weak = left->weak && right->weak;
+  return result;
 }
 
 }  // namespace
@@ -97,10 +103,12 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
 }
 
 Tensor clamp(const Tensor& x, std::optional<double> low, std::optional<double> high) {
-  // Not maximum and minimum: at a bound the gradient passes whole, as PyTorch's clamp.
+  if (low && high && *low > *high)
+    throw ValueError(fmt::format("[clamp] the lower bound {} is above the upper bound {}", *low, *high));
+  // Not maximum and minimum: at a bound the gradient is zero, as PyTorch's.
   Tensor result = x;
-  if (low) result = where(result < *low, *low, result);
-  if (high) result = where(result > *high, *high, result);
+  if (low) result = where(result <= *low, *low, result);
+  if (high) result = where(result >= *high, *high, result);
   return as(result, x.dtype());
 }
 
@@ -133,14 +141,13 @@ Tensor prelu(const Tensor& x, const Tensor& slope) {
   return where(x > 0, x, x * shaped);
 }
 
-Tensor elu(const Tensor& x, double alpha) { return where(x > 0, x, expm1(minimum(x, 0)) * alpha); }
+Tensor elu(const Tensor& x, double alpha) { return where(x > 0, x, expm1(where(x > 0, 0, x)) * alpha); }
 Tensor selu(const Tensor& x) { return elu(x, 1.6732632423543772) * 1.0507009873554805; }
-Tensor celu(const Tensor& x, double alpha) { return where(x > 0, x, expm1(minimum(x, 0) / alpha) * alpha); }
+Tensor celu(const Tensor& x, double alpha) { return where(x > 0, x, expm1(where(x > 0, 0, x) / alpha) * alpha); }
 Tensor relu6(const Tensor& x) { return hardtanh(x, 0, 6); }
 
 Tensor hardtanh(const Tensor& x, double low, double high) {
-  // Zero gradient at the bounds, as PyTorch's.
-  return where(x <= low, low, where(x >= high, high, x));
+  return clamp(x, low, high);
 }
 
 Tensor hardsigmoid(const Tensor& x) { return hardtanh(x + 3.0, 0, 6) / 6.0; }

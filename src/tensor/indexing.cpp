@@ -24,6 +24,10 @@ void check_along(const Tensor& x, std::size_t axis, const Tensor& indices, const
 
 Tensor scatter_with(Op op, const Tensor& x, std::int64_t axis, const Tensor& indices, const Tensor& source) {
   const char* name = op_name(op).data();
+  check_defined(name, {&x, &indices, &source});
+  if (promote(x.dtype(), source.dtype()) != x.dtype())
+    throw DTypeError(fmt::format("[{}] a source of {} does not fit into {}", name, dtype_name(source.dtype()),
+                                 dtype_name(x.dtype())));
   const auto along = normalize_axis(axis, x.ndim(), name);
   const Tensor places = checked_indices(indices, name);
   check_along(x, along, places, name);
@@ -37,6 +41,7 @@ Tensor scatter_with(Op op, const Tensor& x, std::int64_t axis, const Tensor& ind
 }  // namespace
 
 Tensor take(const Tensor& x, const Tensor& indices, std::int64_t axis) {
+  check_defined("take", {&x, &indices});
   const auto along = normalize_axis(axis, x.ndim(), "take");
   const Tensor places = checked_indices(indices, "take");
   Shape shape(x.shape().begin(), x.shape().begin() + along);
@@ -47,6 +52,7 @@ Tensor take(const Tensor& x, const Tensor& indices, std::int64_t axis) {
 }
 
 Tensor gather(const Tensor& x, std::int64_t axis, const Tensor& indices) {
+  check_defined("gather", {&x, &indices});
   const auto along = normalize_axis(axis, x.ndim(), "gather");
   const Tensor places = checked_indices(indices, "gather");
   check_along(x, along, places, "gather");

@@ -23,7 +23,8 @@ Tensor draw(Op op, const Shape& shape, DType dtype, Generator& generator) {
   return result;
 }
 
-void check_floating(DType dtype, const char* operation) {
+void check_floating(const Shape& shape, DType dtype, const char* operation) {
+  check_shape(shape, dtype_size(dtype), operation);
   if (!is_floating(dtype))
     throw DTypeError(fmt::format("[{}] needs a floating dtype, got {}", operation, dtype_name(dtype)));
 }
@@ -57,12 +58,12 @@ Generator& default_generator() {
 void manual_seed(std::uint64_t seed) { default_generator().seed(seed); }
 
 Tensor rand(const Shape& shape, DType dtype, Generator& generator) {
-  check_floating(dtype, "rand");
+  check_floating(shape, dtype, "rand");
   return draw(Op::random_uniform, shape, dtype, generator);
 }
 
 Tensor randn(const Shape& shape, DType dtype, Generator& generator) {
-  check_floating(dtype, "randn");
+  check_floating(shape, dtype, "randn");
   return draw(Op::random_normal, shape, dtype, generator);
 }
 

@@ -65,13 +65,21 @@ Tensor sorted_indices(const Tensor& x, std::int64_t axis, bool descending, std::
 }  // namespace
 
 Tensor sum(const Tensor& x, const Axes& axes, bool keepdims) {
+  check_defined("sum", {&x});
   return reduce(Op::sum, x, sum_dtype(x.dtype()), axes, keepdims);
 }
 Tensor prod(const Tensor& x, const Axes& axes, bool keepdims) {
+  check_defined("prod", {&x});
   return reduce(Op::prod, x, sum_dtype(x.dtype()), axes, keepdims);
 }
-Tensor max(const Tensor& x, const Axes& axes, bool keepdims) { return reduce(Op::max, x, x.dtype(), axes, keepdims); }
-Tensor min(const Tensor& x, const Axes& axes, bool keepdims) { return reduce(Op::min, x, x.dtype(), axes, keepdims); }
+Tensor max(const Tensor& x, const Axes& axes, bool keepdims) {
+  check_defined("max", {&x});
+  return reduce(Op::max, x, x.dtype(), axes, keepdims);
+}
+Tensor min(const Tensor& x, const Axes& axes, bool keepdims) {
+  check_defined("min", {&x});
+  return reduce(Op::min, x, x.dtype(), axes, keepdims);
+}
 Tensor all(const Tensor& x, const Axes& axes, bool keepdims) {
   return reduce(Op::all, as(x, DType::bool_), DType::bool_, axes, keepdims);
 }
@@ -80,6 +88,7 @@ Tensor any(const Tensor& x, const Axes& axes, bool keepdims) {
 }
 
 Tensor mean(const Tensor& x, const Axes& axes, bool keepdims) {
+  check_defined("mean", {&x});
   const Tensor values = is_floating(x.dtype()) ? x : as(x, DType::f32);
   std::int64_t count = 1;
   for (auto axis : normalize_axes(axes, x.ndim(), "mean")) count *= x.size(axis);

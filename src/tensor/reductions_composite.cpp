@@ -80,7 +80,7 @@ Tensor norm(const Tensor& x, double p, const Axes& axes, bool keepdims) {
   else if (p == 1)
     result = sum(abs(wide), chosen, true);
   else if (p == 0)
-    result = sum(as(wide != 0, wide.dtype()), chosen, true);
+    result = sum(where(false, wide, as(wide != 0, wide.dtype())), chosen, true);  // gradient 0, but there
   else if (std::isinf(p))
     result = p > 0 ? max(abs(wide), chosen, true) : min(abs(wide), chosen, true);
   else

@@ -201,12 +201,15 @@ Tensor repeat_interleave(const Tensor& x, std::int64_t repeats, std::int64_t axi
   if (repeats < 0) throw ValueError(fmt::format("[repeat_interleave] negative repeat {}", repeats));
   Shape expanded = x.shape(), result = x.shape();
   expanded.insert(along + 1, repeats);
-  result[along] *= repeats;
+  if (__builtin_mul_overflow(result[along], repeats, &result[along]))
+    throw ShapeError("[repeat_interleave] the result is too large");
+  check_shape(result, dtype_size(x.dtype()), "repeat_interleave");
   return reshape(broadcast_to(unsqueeze(x, static_cast<std::int64_t>(along) + 1), expanded), result);
 }
 
 Tensor concat(const std::vector<Tensor>& tensors, std::int64_t axis) {
   if (tensors.empty()) throw ValueError("[concat] needs at least one tensor");
+  for (const auto& tensor : tensors) check_defined("concat", {&tensor});
   const auto along = normalize_axis(axis, tensors[0].ndim(), "concat");
   DType dtype = tensors[0].dtype();
   Shape shape = tensors[0].shape();
@@ -230,14 +233,15 @@ Tensor concat(const std::vector<Tensor>& tensors, std::int64_t axis) {
 
 Tensor stack(const std::vector<Tensor>& tensors, std::int64_t axis) {
   if (tensors.empty()) throw ValueError("[stack] needs at least one tensor");
+  const auto along = static_cast<std::int64_t>(normalize_axis(axis, tensors[0].ndim() + 1, "stack"));
   std::vector<Tensor> lifted;
   for (const auto& tensor : tensors) {
     if (!(tensor.shape() == tensors[0].shape()))
       throw ShapeError(fmt::format("[stack] shapes differ: {} and {}", to_string(tensors[0].shape()),
                                    to_string(tensor.shape())));
-    lifted.push_back(unsqueeze(tensor, axis));
+    lifted.push_back(unsqueeze(tensor, along));
   }
-  return concat(lifted, static_cast<std::int64_t>(normalize_axis(axis, lifted[0].ndim(), "stack")));
+  return concat(lifted, along);
 }
 
 std::vector<Tensor> split(const Tensor& x, std::int64_t size, std::int64_t axis) {

@@ -15,9 +15,9 @@
 
 namespace hearth {
 
-const Shape& Tensor::shape() const { return node_of(*this)->shape; }
-DType Tensor::dtype() const { return node_of(*this)->dtype; }
-Device Tensor::device() const { return node_of(*this)->device; }
+const Shape& Tensor::shape() const { return node_of(*this, "shape")->shape; }
+DType Tensor::dtype() const { return node_of(*this, "dtype")->dtype; }
+Device Tensor::device() const { return node_of(*this, "device")->device; }
 std::int64_t Tensor::size(std::int64_t axis) const { return shape()[normalize_axis(axis, ndim(), "size")]; }
 
 // ---- values
@@ -104,6 +104,7 @@ void Tensor::check_dtype(DType expected) const {
 }
 
 double Tensor::item_double() const {
+  check_defined("item", {this});
   if (numel() != 1)
     throw ShapeError(fmt::format("[item] needs exactly one element, got {}", hearth::to_string(shape())));
   const NodeRef& node = node_of(*this);
@@ -113,6 +114,7 @@ double Tensor::item_double() const {
 }
 
 std::int64_t Tensor::item_int() const {
+  check_defined("item", {this});
   if (numel() != 1)
     throw ShapeError(fmt::format("[item] needs exactly one element, got {}", hearth::to_string(shape())));
   const NodeRef& node = node_of(*this);
@@ -182,7 +184,7 @@ Tensor& Tensor::requires_grad_(bool value) {
 Tensor Tensor::grad() const {
   node_of(*this, "grad");
   if (!variable_->gradient) return {};
-  if (Trace* trace = current_trace()) trace->will_touch(variable_->gradient);
+  if (Trace* trace = current_trace()) trace->will_touch(variable_->gradient, true);
   return variable_->gradient->gradient;
 }
 
@@ -195,7 +197,7 @@ void Tensor::set_grad(const Tensor& gradient) {
   if (gradient.defined() && !(gradient.shape() == shape()))
     throw ShapeError(fmt::format("[set_grad] gradient {} for a tensor of shape {}", hearth::to_string(gradient.shape()),
                                  hearth::to_string(shape())));
-  if (Trace* trace = current_trace()) trace->will_touch(variable_->gradient);
+  if (Trace* trace = current_trace()) trace->will_touch(variable_->gradient, false);
   variable_->gradient->gradient = gradient;
 }
 
@@ -210,10 +212,12 @@ Tensor Tensor::detach() const {
 
 void Tensor::assign(const Tensor& value) {
   const NodeRef& node = node_of(*this, "assign");
-  if (!(value.shape() == node->shape) || value.dtype() != node->dtype)
-    throw ShapeError(fmt::format("[assign] {} {} does not fit {} {}", dtype_name(value.dtype()),
-                                 hearth::to_string(value.shape()), dtype_name(node->dtype),
+  if (!(value.shape() == node->shape))
+    throw ShapeError(fmt::format("[assign] a value of shape {} for a variable of {}", hearth::to_string(value.shape()),
                                  hearth::to_string(node->shape)));
+  if (value.dtype() != node->dtype)
+    throw DTypeError(fmt::format("[assign] a value of {} for a variable of {}", dtype_name(value.dtype()),
+                                 dtype_name(node->dtype)));
   if (Trace* trace = current_trace()) trace->will_assign(variable_);
   if (!variable_->gradient) {
     variable_->node = node_of(value.detach());
@@ -281,12 +285,16 @@ Tensor Tensor::scalar_double(double value) {
   return result;
 }
 
-Tensor full(const Shape& shape, double value, DType dtype) {
-  check_shape(shape, dtype_size(dtype), "full");
-  return broadcast_to(cast(make_constant(value, dtype_of<double>), dtype), shape);
+namespace {
+Tensor filled(const Shape& shape, double value, DType dtype, const char* operation) {
+  check_shape(shape, dtype_size(dtype), operation);
+  return broadcast_to(cast(make_constant(value, DType::f64), dtype), shape);
 }
-Tensor zeros(const Shape& shape, DType dtype) { return full(shape, 0, dtype); }
-Tensor ones(const Shape& shape, DType dtype) { return full(shape, 1, dtype); }
+}  // namespace
+
+Tensor full(const Shape& shape, double value, DType dtype) { return filled(shape, value, dtype, "full"); }
+Tensor zeros(const Shape& shape, DType dtype) { return filled(shape, 0, dtype, "zeros"); }
+Tensor ones(const Shape& shape, DType dtype) { return filled(shape, 1, dtype, "ones"); }
 Tensor zeros_like(const Tensor& x) { return full(x.shape(), 0, x.dtype()); }
 Tensor ones_like(const Tensor& x) { return full(x.shape(), 1, x.dtype()); }
 Tensor full_like(const Tensor& x, double value) { return full(x.shape(), value, x.dtype()); }
@@ -328,6 +336,9 @@ Tensor from_bytes(std::span<const std::byte> bytes, const Shape& shape, DType dt
 
 template <typename T>
 Tensor tensor(const std::vector<T>& values, const Shape& shape) {
+  check_shape(shape, sizeof(T), "tensor");
+  if (static_cast<std::int64_t>(values.size()) != element_count(shape))
+    throw ShapeError(fmt::format("[tensor] {} values for shape {}", values.size(), to_string(shape)));
   if constexpr (std::is_same_v<T, bool>) {
     const std::vector<std::uint8_t> bytes(values.begin(), values.end());
     return from_bytes(std::as_bytes(std::span(bytes)), shape, DType::bool_);

@@ -32,6 +32,7 @@ struct Trace {
   struct Touched {
     std::shared_ptr<GradientSlot> slot;
     Tensor before;
+    bool read;  // it mattered what there was before
   };
   std::vector<Touched> gradients;
 
@@ -45,7 +46,7 @@ struct Trace {
   void saw(const std::shared_ptr<detail::Variable>& variable);
   // Both to be called before the change.
   void will_assign(const std::shared_ptr<detail::Variable>& variable);
-  void will_touch(const std::shared_ptr<GradientSlot>& slot);
+  void will_touch(const std::shared_ptr<GradientSlot>& slot, bool read);
 };
 
 // The trace of this thread; null outside compile().

@@ -25,9 +25,14 @@ const NodeRef& node_of(const Tensor& tensor, const char* operation) {
   return tensor.variable()->node;
 }
 
+void check_defined(const char* operation, std::initializer_list<const Tensor*> tensors) {
+  for (const Tensor* tensor : tensors) node_of(*tensor, operation);
+}
+
 Tensor wrap(NodeRef node) {
   auto variable = std::make_shared<detail::Variable>();
   variable->node = std::move(node);
+  if (Trace* trace = current_trace()) variable->trace = trace->id;
   return Tensor(std::move(variable));
 }
 

@@ -19,11 +19,15 @@ namespace detail {
 struct Variable {
   NodeRef node;
   std::shared_ptr<GradientSlot> gradient;  // set iff this is a leaf that requires a gradient
+  std::uint32_t trace = 0;                 // which compile() made it; 0: none
 };
 }  // namespace detail
 
 // The node a tensor names now. Throws ValueError naming `operation` if the tensor is undefined.
 const NodeRef& node_of(const Tensor& tensor, const char* operation = "tensor");
+
+// Throws ValueError naming `operation` unless all are defined.
+void check_defined(const char* operation, std::initializer_list<const Tensor*> tensors);
 
 // A new variable for a node.
 Tensor wrap(NodeRef node);

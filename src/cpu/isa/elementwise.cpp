@@ -135,6 +135,25 @@ void narrow_tile(void* out, const void* a, const void*, const void*, std::int64_
   loop1<T, T>(out, a, n, [](T x) __attribute__((always_inline)) { return static_cast<T>(static_cast<S>(x)); });
 }
 
+template <typename S>
+void saturate_tile(void* out, const void* a, const void*, const void*, std::int64_t n) {
+  loop1<std::int32_t, std::int32_t>(out, a, n, [](std::int32_t x) __attribute__((always_inline)) {
+    constexpr std::int32_t low = std::numeric_limits<S>::min(), high = std::numeric_limits<S>::max();
+    return x < low ? low : x > high ? high : x;
+  });
+}
+
+void convert_to_odd_tile(void* out, const void* a, const void*, const void*, std::int64_t n) {
+  loop1<float, double>(out, a, n, [](double x) __attribute__((always_inline)) {
+    const float nearest = static_cast<float>(x);
+    const std::uint32_t u = math::bits<std::uint32_t>(nearest);
+    const double back = nearest;
+    const bool inexact = back != x && x == x && math::abs(nearest) <= std::numeric_limits<float>::max();
+    const std::uint32_t toward = math::abs(back) < math::abs(x) ? u + 1 : u - 1;
+    return math::bits<float>(inexact && (u & 1) == 0 ? toward : u);
+  });
+}
+
 template <typename S, typename T>
 void load_tile(void* out, const void* a, const void*, const void*, std::int64_t n) {
   loop1<T, S>(out, a, n, [](S x) __attribute__((always_inline)) { return static_cast<T>(x); });
@@ -164,6 +183,10 @@ constexpr ElementwiseKernels make_table() {
   fill_converts<double>(table.convert[1]);
   fill_converts<std::int32_t>(table.convert[2]);
   fill_converts<std::int64_t>(table.convert[3]);
+  table.convert_to_odd = convert_to_odd_tile;
+  table.saturate[at(DType::u8)] = saturate_tile<std::uint8_t>;
+  table.saturate[at(DType::i8)] = saturate_tile<std::int8_t>;
+  table.saturate[at(DType::i16)] = saturate_tile<std::int16_t>;
   table.narrow[at(DType::u8)] = narrow_tile<std::uint8_t>;
   table.narrow[at(DType::i8)] = narrow_tile<std::int8_t>;
   table.narrow[at(DType::i16)] = narrow_tile<std::int16_t>;

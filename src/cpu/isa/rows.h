@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 
 #if defined(__aarch64__)
 #include <arm_neon.h>
@@ -59,17 +60,21 @@ struct Larger {  // NaN may be lost
   }
 };
 
-// Combines the lanes: first the two halves, then the halves of that.
-template <typename T, typename Operation>
-HEARTH_INLINE T combine_lanes(Vector<T> v, Operation) {
-  using Index = std::conditional_t<sizeof(T) == 8, std::int64_t, std::int32_t>;
-#pragma GCC unroll 4
-  for (Index half = vector_lanes<T> / 2; half > 0; half /= 2) {
-    Vector<Index> partner;
-    for (Index j = 0; j < vector_lanes<T>; ++j) partner[j] = j ^ half;
-    v = Operation::combine(v, __builtin_shuffle(v, partner));
+// Each lane exchanged with the one `distance` away, a power of two.
+template <std::size_t distance, typename V, std::size_t... lane>
+HEARTH_INLINE V exchanged(V v, std::index_sequence<lane...>) {
+  return __builtin_shufflevector(v, v, (lane ^ distance)...);
+}
+
+// Combines all lanes: first the two halves, then the halves of that.
+template <typename T, typename Operation, std::size_t distance = vector_lanes<T> / 2>
+HEARTH_INLINE T combine_lanes(Vector<T> v, Operation operation) {
+  if constexpr (distance == 0) {
+    return v[0];
+  } else {
+    v = Operation::combine(v, exchanged<distance>(v, std::make_index_sequence<vector_lanes<T>>{}));
+    return combine_lanes<T, Operation, distance / 2>(v, operation);
   }
-  return v[0];
 }
 
 // Combines term(i) for i in [0, n), n > 0. `term.operator()<V>(i)` gives the terms from i on as a V, which is
