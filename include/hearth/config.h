@@ -10,8 +10,8 @@
 
 namespace hearth {
 
-// conservative: no fusion, f32. balanced: fusion, common subexpressions, graph replay, matrix units. aggressive: also
-// measured tuning, and reduced precision where the caller allows it. explain() shows what a level did.
+// conservative: no fusion, every operation as written. balanced: fusion and common subexpressions. aggressive: also what
+// changes results in the last place: divisions by a number become multiplications. explain() shows what a level did.
 enum class OptimizationLevel { conservative, balanced, aggressive };
 
 struct Config {

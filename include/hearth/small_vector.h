@@ -86,13 +86,7 @@ class SmallVector {
     --size_;
   }
   void reserve(std::size_t count) {
-    if (count <= capacity_) return;
-    const std::size_t grown = std::max(count, capacity_ * 2);
-    T* moved = new T[grown];
-    std::copy(begin(), end(), moved);
-    release();
-    data_ = moved;
-    capacity_ = grown;
+    if (count > capacity_) grow(std::max(count, capacity_ * 2));
   }
 
   friend bool operator==(const SmallVector& a, const SmallVector& b) {
@@ -100,6 +94,14 @@ class SmallVector {
   }
 
  private:
+  // Rare, so kept out of the code that pushes.
+  [[gnu::noinline]] void grow(std::size_t capacity) {
+    T* moved = new T[capacity];
+    std::copy(begin(), end(), moved);
+    release();
+    data_ = moved;
+    capacity_ = capacity;
+  }
   void release() {
     if (data_ != inline_) delete[] data_;
   }

@@ -42,7 +42,7 @@ struct DraftStep {
   Step step;
   std::vector<Source> inputs;
   std::vector<std::uint32_t> outputs;  // nodes, roots of their own
-  std::vector<std::uint32_t> numbers;  // nodes
+  std::vector<PlannedNumber> numbers;
   std::uint32_t nodes = 1;
 };
 
@@ -179,7 +179,7 @@ class Builder {
     draft.step.domain = at(constant).shape;
     draft.step.expression.immediates = {at(constant).dtype};
     draft.step.expression.outputs = {0};
-    draft.numbers = {constant};
+    draft.numbers = {{constant, false}};
     draft.outputs = {constant};
     draft.step.outputs = {dense(constant)};
     drafts_.push_back(std::move(draft));
@@ -198,7 +198,7 @@ class Builder {
     draft.step.op = graph_.ops[node];
     draft.step.domain = at(node).shape;
     if (at(node).attributes) draft.step.attributes = *at(node).attributes;
-    if (op_kind(draft.step.op) == OpKind::random) draft.numbers.push_back(node);
+    if (op_kind(draft.step.op) == OpKind::random) draft.numbers.push_back({node, false});
     for (auto edge : graph_.inputs_of(node)) {
       const auto input = canonical_[edge];
       draft.inputs.push_back(source_of(input));
@@ -225,20 +225,20 @@ class Builder {
     // Number the values: inputs, immediates, members. `operand_uses` counts uses inside the group.
     numbering_.clear();
     operand_uses_.clear();
-    std::vector<std::uint32_t> inputs, numbers;
+    std::vector<std::uint32_t> inputs, numbers, reciprocals;
     const auto is_member = [&](std::uint32_t node) {
       return grouping_.group_of[node] >= 0 && &grouping_.groups[static_cast<std::size_t>(grouping_.group_of[node])] == &group;
     };
-    const auto add_operand = [&](std::uint32_t node) {
+    const auto add_operand = [&](std::uint32_t node, bool reciprocal) {
       ++operand_uses_[node];
       if (is_member(node) && node != static_cast<std::uint32_t>(group.anchor)) return;
-      auto& list = graph_.ops[node] == Op::constant ? numbers : inputs;
+      auto& list = reciprocal ? reciprocals : graph_.ops[node] == Op::constant ? numbers : inputs;
       if (std::find(list.begin(), list.end(), node) == list.end()) list.push_back(node);
     };
     if (group.anchor >= 0) inputs.push_back(static_cast<std::uint32_t>(group.anchor));
     for (auto member : group.members)
-      for (auto edge : graph_.inputs_of(member)) add_operand(canonical_[edge]);
-    if (reduced != none) add_operand(reduced);
+      for (auto edge : graph_.inputs_of(member)) add_operand(canonical_[edge], divides_by_number(member, edge));
+    if (reduced != none) add_operand(reduced, false);
 
     for (auto node : inputs) {
       numbering_[node] = static_cast<std::uint16_t>(numbering_.size());
@@ -250,13 +250,29 @@ class Builder {
     for (auto node : numbers) {
       numbering_[node] = static_cast<std::uint16_t>(numbering_.size());
       expression.immediates.push_back(at(node).dtype);
-      draft.numbers.push_back(node);
+      draft.numbers.push_back({node, false});
     }
+    std::unordered_map<std::uint32_t, std::uint16_t> reciprocal_numbering;
+    for (auto node : reciprocals) {
+      reciprocal_numbering[node] = static_cast<std::uint16_t>(expression.first_result());
+      expression.immediates.push_back(at(node).dtype);
+      draft.numbers.push_back({node, true});
+    }
+    auto next = static_cast<std::uint16_t>(expression.first_result());
     for (auto member : group.members) {
       const auto edges = graph_.inputs_of(member);
       Expression::Instruction instruction{graph_.ops[member], at(edges.back()).dtype, at(member).dtype, {}};
-      for (std::size_t i = 0; i < edges.size(); ++i) instruction.operands[i] = numbering_.at(canonical_[edges[i]]);
-      numbering_[member] = static_cast<std::uint16_t>(numbering_.size());
+      for (std::size_t i = 0; i < edges.size(); ++i) {
+        const auto operand = canonical_[edges[i]];
+        if (i == 1 && divides_by_number(member, edges[i])) {
+          instruction.op = Op::mul;
+          instruction.operands[i] = reciprocal_numbering.at(operand);
+          ++divisions_;
+        } else {
+          instruction.operands[i] = numbering_.at(operand);
+        }
+      }
+      numbering_[member] = next++;
       expression.instructions.push_back(instruction);
     }
 
@@ -276,6 +292,13 @@ class Builder {
       draft.outputs.push_back(member);
       draft.step.outputs.push_back(dense(member));
     }
+  }
+
+  // Whether `edge` is the number by which a division may be replaced with a multiplication.
+  bool divides_by_number(std::uint32_t member, std::uint32_t edge) const {
+    return options_.multiply_by_reciprocals && graph_.ops[member] == Op::div &&
+           graph_.ops[canonical_[edge]] == Op::constant && graph_.inputs_of(member)[1] == edge &&
+           graph_.inputs_of(member)[0] != edge;
   }
 
   // ---- 5
@@ -417,6 +440,8 @@ class Builder {
     if (options_.fuse)
       passes.push_back(fmt::format("fusion: {} of {} nodes share a step; {} steps", fused_nodes_, size(),
                                    plan_->steps.size()));
+    if (options_.multiply_by_reciprocals)
+      passes.push_back(fmt::format("reciprocals: {} divisions by a number are multiplications", divisions_));
     passes.push_back(fmt::format("layout: {} views need a copy", copy_count_));
     passes.push_back(fmt::format("memory: {} bytes of intermediate values in an arena of {} ({} required), {} in place",
                                  all_bytes_, plan_->arena_bytes, plan_->stats.required_bytes, in_place_));
@@ -436,7 +461,7 @@ class Builder {
   std::unordered_map<std::uint32_t, std::uint32_t> operand_uses_;
   std::vector<std::uint32_t> leaf_of_;
   std::vector<Place> places_;
-  std::size_t merged_ = 0, fused_nodes_ = 0, copy_count_ = 0, in_place_ = 0, all_bytes_ = 0;
+  std::size_t merged_ = 0, fused_nodes_ = 0, copy_count_ = 0, divisions_ = 0, in_place_ = 0, all_bytes_ = 0;
 };
 
 }  // namespace
@@ -444,7 +469,8 @@ class Builder {
 PlanOptions plan_options() {
   const Config current = config();
   const bool optimize = current.optimization_level != OptimizationLevel::conservative;
-  return {optimize && current.enable_operator_fusion, optimize, false};
+  return {optimize && current.enable_operator_fusion, optimize,
+          current.optimization_level == OptimizationLevel::aggressive, false};
 }
 
 std::shared_ptr<const Plan> build_plan(const LinearGraph& graph, Backend& backend, const PlanOptions& options) {

@@ -37,6 +37,16 @@ struct PlannedStep {
   std::uint32_t nodes = 1;  // of the graph, computed by this step
 };
 
+struct PlannedNumber {
+  std::uint32_t node = 0;    // of the graph
+  bool reciprocal = false;   // 1 / its value: a division has become a multiplication
+  Number of(const Number& number) const {
+    Number result = number;
+    if (reciprocal) result.real = 1.0 / number.real;
+    return result;
+  }
+};
+
 struct PlannedResult {  // one of the nodes asked for
   Place place;
   std::int64_t offset = 0;  // elements from the start of the leaf's or output's buffer
@@ -49,7 +59,7 @@ struct Plan {
   std::vector<PlannedStep> steps;
   std::vector<Place> places;
   std::vector<Elements> elements;             // what is at each place
-  std::vector<std::uint32_t> numbers;         // nodes of the graph whose Number each immediate takes
+  std::vector<PlannedNumber> numbers;         // what each immediate takes
   std::vector<std::uint32_t> leaves;          // nodes of the graph that are leaves with storage, in binding order
   std::vector<std::size_t> output_bytes;      // buffers to allocate for results
   std::vector<PlannedResult> results;         // one per node asked for
@@ -63,6 +73,7 @@ struct Plan {
 struct PlanOptions {
   bool fuse = true;
   bool eliminate_common = true;
+  bool multiply_by_reciprocals = false;  // changes results in the last place
   bool describe_steps = false;
 };
 

@@ -225,9 +225,9 @@ std::shared_ptr<Compilation> Compiled::State::trace(const std::vector<Tensor>& a
     }
     it->blocks = draw.before.offset + draw.count - first_offset[static_cast<std::size_t>(it - compilation->generators.begin())];
   }
-  for (auto index : compilation->plan->numbers) {
-    NumberSource source{graph.nodes[index]->number, -1};
-    if (op_kind(graph.ops[index]) == OpKind::random)
+  for (const auto& planned : compilation->plan->numbers) {
+    NumberSource source{planned.of(graph.nodes[planned.node]->number), -1};
+    if (op_kind(graph.ops[planned.node]) == OpKind::random)
       for (const auto& draw : trace.draws)
         if (draw.before.seed == source.number.seed && draw.before.offset == source.number.offset) {
           const auto it = std::find_if(compilation->generators.begin(), compilation->generators.end(),

@@ -69,7 +69,8 @@ Hash128 cache_key(const LinearGraph& graph, Device device, const PlanOptions& op
   hasher.add(graph.structure.low);
   hasher.add(graph.structure.high);
   hasher.add(static_cast<std::uint64_t>(device.kind) << 8 | device.index);
-  hasher.add(static_cast<std::uint64_t>(options.fuse) << 1 | static_cast<std::uint64_t>(options.eliminate_common));
+  hasher.add(static_cast<std::uint64_t>(options.fuse) | static_cast<std::uint64_t>(options.eliminate_common) << 1 |
+             static_cast<std::uint64_t>(options.multiply_by_reciprocals) << 2);
   return hasher.finish();
 }
 
@@ -130,7 +131,7 @@ void eval(const std::vector<Tensor>& tensors) {
   bindings.leaves.reserve(plan->leaves.size());
   for (auto leaf : plan->leaves) bindings.leaves.push_back(first_element(*graph.nodes[leaf]));
   bindings.numbers.reserve(plan->numbers.size());
-  for (auto node : plan->numbers) bindings.numbers.push_back(graph.nodes[node]->number);
+  for (const auto& number : plan->numbers) bindings.numbers.push_back(number.of(graph.nodes[number.node]->number));
   const auto outputs = run_plan(*plan, device, bindings);
 
   const auto leaf_storage = [&](std::uint32_t leaf) -> const Storage& {
