@@ -21,10 +21,10 @@ struct Config {
   double memory_pool_size_gb = 8.0;        // most memory the pool keeps for later use
   double max_memory_fraction = 0.9;        // of the device's memory; beyond it OutOfMemory is thrown
   bool enable_oom_protection = true;       // false: max_memory_fraction is not enforced
-  DType default_precision = DType::f32;    // of factories that are not given a dtype by precision-aware layers
-  bool allow_fp16 = true;                  // false: autocast to f16 is refused
-  bool allow_bf16 = true;                  // false: autocast to bf16 is refused
-  bool enable_mixed_precision = true;      // false: autocast does nothing
+  DType default_precision = DType::f32;    // f32, f16 or bf16: what layers multiply matrices in without an Autocast
+  bool allow_fp16 = true;                  // false: Autocast to f16 is refused
+  bool allow_bf16 = true;                  // false: Autocast to bf16 is refused
+  bool enable_mixed_precision = true;      // false: Autocast and default_precision have no effect
   bool enable_profiling = false;           // record the time of every step; profile_summary() shows it
   bool enable_strict_validation = false;   // check every step's floating results for NaN and infinity: KernelError
   int threads = 0;                         // CPU threads; 0 = one per core

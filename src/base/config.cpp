@@ -30,6 +30,10 @@ void check(const Config& config) {
   check_range(config.max_memory_fraction > 0 && config.max_memory_fraction <= 1, "max_memory_fraction",
               config.max_memory_fraction, "above 0, up to 1");
   check_range(config.threads >= 0 && config.threads <= 1024, "threads", config.threads, "0 (all cores) to 1024");
+  check_range(config.default_precision != DType::f16 || config.allow_fp16, "allow_fp16", 0,
+              "true, where default_precision is f16");
+  check_range(config.default_precision != DType::bf16 || config.allow_bf16, "allow_bf16", 0,
+              "true, where default_precision is bf16");
   if (config.default_precision != DType::f32 && config.default_precision != DType::f16 &&
       config.default_precision != DType::bf16)
     throw ConfigError(fmt::format("[config] default_precision = {}; allowed: f32, f16, bf16",
