@@ -82,7 +82,7 @@ class SmallVector {
     std::rotate(data_ + position, data_ + size_ - 1, data_ + size_);
   }
   void erase(std::size_t position) {
-    std::copy(data_ + position + 1, data_ + size_, data_ + position);
+    for (std::size_t i = position + 1; i < size_; ++i) data_[i - 1] = data_[i];
     --size_;
   }
   void reserve(std::size_t count) {

@@ -247,6 +247,15 @@ std::shared_ptr<Compilation> Compiled::State::trace(const std::vector<Tensor>& a
   return compilation;
 }
 
+namespace {
+// True iff both strides address an array of this shape alike: where there is one element the stride does not matter.
+bool same_layout(const Shape& shape, const Strides& a, const Strides& b) {
+  for (std::size_t i = 0; i < shape.size(); ++i)
+    if (shape[i] > 1 && a[i] != b[i]) return false;
+  return true;
+}
+}  // namespace
+
 // Since the trace, captured variables may have been given values with other strides, and gradients may have come or gone.
 bool Compiled::State::still_fits(const Compilation& compilation) {
   for (const auto& gradient : compilation.gradients)
@@ -256,7 +265,7 @@ bool Compiled::State::still_fits(const Compilation& compilation) {
     const Tensor tensor = leaf.slot ? leaf.slot->gradient : Tensor(leaf.variable);
     const Node& node = *tensor.variable()->node;
     if (!node.evaluated.load(std::memory_order_acquire)) eval({tensor});
-    if (!(node.storage.strides == leaf.strides) || !(node.shape == leaf.shape)) return false;
+    if (!(node.shape == leaf.shape) || !same_layout(node.shape, node.storage.strides, leaf.strides)) return false;
   }
   return true;
 }
