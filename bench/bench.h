@@ -38,6 +38,9 @@ inline double seconds_since(Clock::time_point start) {
 // Median seconds of one call, after warming up. The candidates take turns, so that what disturbs the machine disturbs
 // all of them.
 std::vector<double> medians(const std::vector<std::function<void()>>& candidates, double seconds_each = 0.6);
+// The same, each candidate for a while on its own before the next takes its turn: for libraries whose threads go on
+// spinning after a call.
+std::vector<double> medians_apart(const std::vector<std::function<void()>>& candidates, double seconds_each = 0.6);
 inline double median_of(const std::function<void()>& f, double seconds = 0.6) { return medians({f}, seconds)[0]; }
 
 struct Options {

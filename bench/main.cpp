@@ -6,6 +6,7 @@
 #include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "bench.h"
 #include "hearth/config.h"
@@ -38,6 +39,22 @@ std::vector<double> medians(const std::vector<std::function<void()>>& candidates
   for (auto& times : samples) {
     std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
     result.push_back(times[times.size() / 2]);
+  }
+  return result;
+}
+
+std::vector<double> medians_apart(const std::vector<std::function<void()>>& candidates, double seconds_each) {
+  constexpr int rounds = 5;
+  std::vector<std::vector<double>> samples(candidates.size());
+  for (int round = 0; round < rounds; ++round)
+    for (std::size_t i = 0; i < candidates.size(); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(60));
+      samples[i].push_back(medians({candidates[i]}, seconds_each / rounds)[0]);
+    }
+  std::vector<double> result;
+  for (auto& times : samples) {
+    std::sort(times.begin(), times.end());
+    result.push_back(times[rounds / 2]);
   }
   return result;
 }
