@@ -21,7 +21,8 @@ void dense(Report& report, const Options& options) {
     const int size = static_cast<int>(n);
     const float *pa = a.data<float>().data(), *pb = b.data<float>().data();
     const auto blas = [&] {
-      cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, size, size, size, 1, pa, size, pb, size, 0, c.data(), size);
+      cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, size, size, size, 1, pa, size, pb, size, 0,
+                  c.data(), size);
     };
     // Hearth calls the library with one thread, from its own; alone it may use its own.
     int library_threads = 1;
@@ -48,21 +49,24 @@ void dense(Report& report, const Options& options) {
     std::int64_t batch, channels, out, size, kernel, stride;
   };
   const Tensor a = randn({1024, 1024}).eval(), b = randn({1024, 1024}).eval();
-  for (const Conv& c : {Conv{8, 64, 64, 56, 3, 1}, Conv{8, 128, 128, 28, 3, 1}, Conv{8, 256, 256, 14, 3, 1},
-                        Conv{8, 512, 512, 7, 3, 1}, Conv{8, 64, 256, 56, 1, 1}, Conv{8, 256, 64, 56, 1, 1},
-                        Conv{8, 512, 128, 28, 1, 1}, Conv{8, 1024, 256, 14, 1, 1}, Conv{8, 128, 128, 56, 3, 2}}) {
+  for (const Conv& c :
+       {Conv{8, 64, 64, 56, 3, 1}, Conv{8, 128, 128, 28, 3, 1}, Conv{8, 256, 256, 14, 3, 1},
+        Conv{8, 512, 512, 7, 3, 1}, Conv{8, 64, 256, 56, 1, 1}, Conv{8, 256, 64, 56, 1, 1},
+        Conv{8, 512, 128, 28, 1, 1}, Conv{8, 1024, 256, 14, 1, 1}, Conv{8, 128, 128, 56, 3, 2}}) {
     const Tensor x = randn({c.batch, c.channels, c.size, c.size}).eval();
     const Tensor w = randn({c.out, c.channels, c.kernel, c.kernel}).eval();
     ConvOptions geometry;
     geometry.stride = {c.stride};
     geometry.padding = {c.kernel / 2};
     const Shape shape = conv2d(x, w, {}, geometry).shape();
-    const auto times = medians({[&] { matmul(a, b).eval(); }, [&] { conv2d(x, w, {}, geometry).eval(); }}, seconds / 2);
-    const double operations = 2.0 * static_cast<double>(element_count(shape) * c.channels * c.kernel * c.kernel);
+    const auto times =
+        medians({[&] { matmul(a, b).eval(); }, [&] { conv2d(x, w, {}, geometry).eval(); }}, seconds / 2);
+    const double operations =
+        2.0 * static_cast<double>(element_count(shape) * c.channels * c.kernel * c.kernel);
     const double rate = operations / times[1], yardstick = 2.0 * 1024 * 1024 * 1024 / times[0];
     report.add({"dense",
-                fmt::format("conv2d {0}x{0}{1}, {2} -> {3}, {4}x{4}", c.kernel, c.stride > 1 ? " stride 2" : "", c.channels,
-                            c.out, c.size),
+                fmt::format("conv2d {0}x{0}{1}, {2} -> {3}, {4}x{4}", c.kernel,
+                            c.stride > 1 ? " stride 2" : "", c.channels, c.out, c.size),
                 rate * 1e-9, "GFLOP/s", rate / yardstick, "matmul 1024", 0.6});
   }
 }

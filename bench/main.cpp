@@ -37,7 +37,8 @@ std::vector<double> medians(const std::vector<std::function<void()>>& candidates
   }
   std::vector<double> result;
   for (auto& times : samples) {
-    std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
+    std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2),
+                     times.end());
     result.push_back(times[times.size() / 2]);
   }
   return result;
@@ -64,19 +65,23 @@ namespace {
 nlohmann::json to_json(const Report& report) {
   nlohmann::json rows = nlohmann::json::array();
   for (const auto& row : report.rows()) {
-    nlohmann::json entry = {{"group", row.group}, {"name", row.name}, {"value", row.value}, {"unit", row.unit}};
+    nlohmann::json entry = {
+        {"group", row.group}, {"name", row.name}, {"value", row.value}, {"unit", row.unit}};
     if (row.ratio >= 0) entry["ratio"] = row.ratio, entry["yardstick"] = row.yardstick;
     if (row.target >= 0) entry["target"] = row.target, entry["target_is_upper_bound"] = row.at_most;
     rows.push_back(entry);
   }
   const auto info = device_info(Device{});
-  return {{"device", info.name}, {"architecture", info.architecture}, {"threads", info.compute_units}, {"rows", rows}};
+  return {{"device", info.name},
+          {"architecture", info.architecture},
+          {"threads", info.compute_units},
+          {"rows", rows}};
 }
 
 std::string to_markdown(const Report& report) {
   const auto info = device_info(Device{});
-  std::string text = fmt::format("Measured on {} ({}), {} threads, by `make bench`.\n\n", info.name, info.architecture,
-                                 info.compute_units);
+  std::string text = fmt::format("Measured on {} ({}), {} threads, by `make bench`.\n\n", info.name,
+                                 info.architecture, info.compute_units);
   text += "| what | value | ratio | target |\n|---|---|---|---|\n";
   for (const auto& row : report.rows()) {
     const std::string ratio = row.ratio >= 0 ? fmt::format("{:.2f} x {}", row.ratio, row.yardstick) : "";
@@ -112,7 +117,8 @@ int run(int argc, char** argv) {
     }
   Report report;
   for (const auto& [name, function] : all)
-    if (groups.empty() || std::find(groups.begin(), groups.end(), name) != groups.end()) function(report, options);
+    if (groups.empty() || std::find(groups.begin(), groups.end(), name) != groups.end())
+      function(report, options);
   if (!json.empty()) std::ofstream(json) << to_json(report).dump(2) << "\n";
   if (!markdown.empty()) std::ofstream(markdown) << to_markdown(report);
   return 0;

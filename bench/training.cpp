@@ -12,7 +12,8 @@ namespace hearth::bench {
 namespace {
 
 void step_time(Report& report, const std::string& name, nn::Module& model, double seconds,
-               const std::function<Tensor(const std::vector<Tensor>&)>& loss, const std::vector<Tensor>& batch) {
+               const std::function<Tensor(const std::vector<Tensor>&)>& loss,
+               const std::vector<Tensor>& batch) {
   optim::AdamW optimizer(model.parameters(), {});
   Compiled step = compile([&](const std::vector<Tensor>& a) {
     const Tensor value = loss(a);
@@ -47,7 +48,8 @@ void training(Report& report, const Options& options) {
               {randn({128, 3, 32, 32}), randint(0, 10, {128})});
   }
   {
-    models::Gpt model({.vocabulary = 256, .context = 128, .layers = 4, .heads = 4, .features = 256, .dropout = 0});
+    models::Gpt model(
+        {.vocabulary = 256, .context = 128, .layers = 4, .heads = 4, .features = 256, .dropout = 0});
     step_time(report, "transformer, 4 layers of 256, batch 16 x 128", model, seconds,
               [&](const std::vector<Tensor>& a) { return model.loss(a[0], a[1]); },
               {randint(0, 256, {16, 128}), randint(0, 256, {16, 128})});

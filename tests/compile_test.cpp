@@ -104,7 +104,9 @@ TEST(Compile, GradientsAccumulateOverCalls) {
 }
 
 TEST(Compile, RandomNumbersGoOnAsInEagerCode) {
-  const auto draw = [](const std::vector<Tensor>& a) { return std::vector<Tensor>{a[0] + rand({3}) + randn({3})}; };
+  const auto draw = [](const std::vector<Tensor>& a) {
+    return std::vector<Tensor>{a[0] + rand({3}) + randn({3})};
+  };
   const Tensor zero = zeros({3}).eval();
   manual_seed(11);
   std::vector<std::vector<float>> eager;
@@ -124,7 +126,9 @@ TEST(Compile, AskingForAValueWhileTracingIsAnError) {
 }
 
 TEST(Compile, AnArgumentCanBeAResult) {
-  Compiled f = compile([](const std::vector<Tensor>& a) { return std::vector<Tensor>{a[0], a[0].reshape({2, 2})}; });
+  Compiled f = compile([](const std::vector<Tensor>& a) {
+    return std::vector<Tensor>{a[0], a[0].reshape({2, 2})};
+  });
   const auto out = f({tensor<float>({1, 2, 3, 4})});
   EXPECT_EQ(out[0].to_vector<float>(), (std::vector<float>{1, 2, 3, 4}));
   EXPECT_EQ(out[1].shape(), (Shape{2, 2}));
@@ -132,7 +136,8 @@ TEST(Compile, AnArgumentCanBeAResult) {
 
 TEST(Compile, NestedFunctionsBecomePartOfTheOuterOne) {
   Compiled inner = compile([](const std::vector<Tensor>& a) { return std::vector<Tensor>{a[0] + 1}; });
-  Compiled outer = compile([&](const std::vector<Tensor>& a) { return std::vector<Tensor>{inner(a)[0] * 2}; });
+  Compiled outer =
+      compile([&](const std::vector<Tensor>& a) { return std::vector<Tensor>{inner(a)[0] * 2}; });
   EXPECT_EQ(outer({tensor<float>({1})})[0].item(), 4);
 }
 

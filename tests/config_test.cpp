@@ -18,7 +18,9 @@ class ConfigTest : public ::testing::Test {
  protected:
   void SetUp() override { before_ = config(); }
   void TearDown() override { set_config(before_); }
-  void set(const std::map<std::string, std::string>& options) { set_config(config_from_text(options, before_)); }
+  void set(const std::map<std::string, std::string>& options) {
+    set_config(config_from_text(options, before_));
+  }
 
  private:
   Config before_;

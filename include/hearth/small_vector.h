@@ -21,8 +21,7 @@ class SmallVector {
   explicit SmallVector(std::size_t count, T value = T{}) { assign(count, value); }
   SmallVector(std::initializer_list<T> values) : SmallVector(values.begin(), values.end()) {}
   template <typename It>
-    requires(!std::is_integral_v<It>)
-  SmallVector(It first, It last) {
+  requires(!std::is_integral_v<It>) SmallVector(It first, It last) {
     reserve(static_cast<std::size_t>(last - first));
     for (; first != last; ++first) data_[size_++] = static_cast<T>(*first);
   }

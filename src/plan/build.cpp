@@ -2,10 +2,12 @@
 //
 //   1. Common subexpressions: nodes with the same operation on the same inputs become one.
 //   2. Fusion: nodes are grouped into steps (fusion.h).
-//   3. Layouts: each value is dense memory of its own (a root) or a view of another value's; a reshape that no strides
+//   3. Layouts: each value is dense memory of its own (a root) or a view of another value's; a reshape that
+//   no strides
 //      can express becomes a copy.
 //   4. Steps: groups become expressions with inputs and outputs.
-//   5. Memory: lifetimes give offsets in the arena (memory.h); an elementwise step may write over an input that ends
+//   5. Memory: lifetimes give offsets in the arena (memory.h); an elementwise step may write over an input
+//   that ends
 //      there.
 //   6. Kernels: the backend makes each step ready.
 #include <fmt/format.h>
@@ -132,8 +134,8 @@ class Builder {
     return false;
   }
 
-  // A view that must become memory of its own: a reshape that no strides can show, or a result with repeated elements,
-  // which users would find more surprising than a copy.
+  // A view that must become memory of its own: a reshape that no strides can show, or a result with repeated
+  // elements, which users would find more surprising than a copy.
   void add_copy(std::uint32_t node, std::uint32_t input, const std::optional<ViewLayout>& layout) {
     const Value& source = values_[input];
     DraftStep draft;
@@ -142,7 +144,8 @@ class Builder {
     draft.step.expression.outputs = {0};
     // Without a layout: in row-major order the elements of the input are those of the result.
     draft.step.domain = layout ? at(node).shape : at(input).shape;
-    draft.step.inputs = {{at(node).dtype, draft.step.domain, layout ? layout->strides : source.layout.strides}};
+    draft.step.inputs = {
+        {at(node).dtype, draft.step.domain, layout ? layout->strides : source.layout.strides}};
     draft.step.outputs = {{at(node).dtype, draft.step.domain, contiguous_strides(draft.step.domain)}};
     draft.inputs = {{source.root, layout ? layout->offset : source.layout.offset}};
     draft.outputs = {node};
@@ -189,7 +192,8 @@ class Builder {
     DraftStep draft;
     if (group.anchor >= 0) add_anchor(draft, static_cast<std::uint32_t>(group.anchor), group.members.empty());
     if (!group.members.empty() || group.reduction >= 0) add_expression(draft, group);
-    draft.nodes = static_cast<std::uint32_t>(group.members.size()) + (group.anchor >= 0) + (group.reduction >= 0);
+    draft.nodes =
+        static_cast<std::uint32_t>(group.members.size()) + (group.anchor >= 0) + (group.reduction >= 0);
     if (draft.nodes > 1) fused_nodes_ += draft.nodes;
     drafts_.push_back(std::move(draft));
   }
@@ -227,7 +231,8 @@ class Builder {
     operand_uses_.clear();
     std::vector<std::uint32_t> inputs, numbers, reciprocals;
     const auto is_member = [&](std::uint32_t node) {
-      return grouping_.group_of[node] >= 0 && &grouping_.groups[static_cast<std::size_t>(grouping_.group_of[node])] == &group;
+      return grouping_.group_of[node] >= 0 &&
+             &grouping_.groups[static_cast<std::size_t>(grouping_.group_of[node])] == &group;
     };
     const auto add_operand = [&](std::uint32_t node, bool reciprocal) {
       ++operand_uses_[node];
@@ -237,7 +242,8 @@ class Builder {
     };
     if (group.anchor >= 0) inputs.push_back(static_cast<std::uint32_t>(group.anchor));
     for (auto member : group.members)
-      for (auto edge : graph_.inputs_of(member)) add_operand(canonical_[edge], divides_by_number(member, edge));
+      for (auto edge : graph_.inputs_of(member))
+        add_operand(canonical_[edge], divides_by_number(member, edge));
     if (reduced != none) add_operand(reduced, false);
 
     for (auto node : inputs) {
@@ -326,7 +332,8 @@ class Builder {
         MemoryRequest request{bytes_of(root), step, std::max(step, last_use[root]), -1};
         for (std::size_t i = 0; i < drafts_[step].inputs.size() && request.takes_over < 0; ++i) {
           const auto candidate = request_of[drafts_[step].inputs[i].root];
-          if (candidate < 0 || taken.contains(candidate) || !may_overwrite(drafts_[step], i, k, last_use, step))
+          if (candidate < 0 || taken.contains(candidate) ||
+              !may_overwrite(drafts_[step], i, k, last_use, step))
             continue;
           request.takes_over = candidate;
           taken.insert(candidate);
@@ -350,17 +357,21 @@ class Builder {
     }
     places_.resize(size());
     for (std::uint32_t node = 0; node < size(); ++node) {
-      if (leaf_of_[node] != none) places_[node] = {Place::Kind::leaf, leaf_of_[node], 0};
-      else if (output_of[node] >= 0) places_[node] = {Place::Kind::output, static_cast<std::uint32_t>(output_of[node]), 0};
+      if (leaf_of_[node] != none)
+        places_[node] = {Place::Kind::leaf, leaf_of_[node], 0};
+      else if (output_of[node] >= 0)
+        places_[node] = {Place::Kind::output, static_cast<std::uint32_t>(output_of[node]), 0};
       else if (request_of[node] >= 0)
-        places_[node] = {Place::Kind::arena, 0, static_cast<std::int64_t>(memory.offsets[static_cast<std::size_t>(request_of[node])])};
+        places_[node] = {
+            Place::Kind::arena, 0,
+            static_cast<std::int64_t>(memory.offsets[static_cast<std::size_t>(request_of[node])])};
     }
     for (auto output : graph_.outputs) {
       const Value& value = values_[canonical_[output]];
       const Place& place = places_[value.root];
-      plan_->results.push_back(
-          {place, value.layout.offset, canonical_strides(at(output).shape, value.layout.strides),
-           place.kind == Place::Kind::leaf});
+      plan_->results.push_back({place, value.layout.offset,
+                                canonical_strides(at(output).shape, value.layout.strides),
+                                place.kind == Place::Kind::leaf});
     }
   }
 
@@ -368,10 +379,10 @@ class Builder {
     return static_cast<std::size_t>(at(node).count()) * dtype_size(at(node).dtype);
   }
 
-  // Whether output k of an elementwise step may be written over input i: the input ends here, lies exactly as the
-  // output, and is not read after the output's instruction.
-  bool may_overwrite(const DraftStep& draft, std::size_t i, std::size_t k, const std::vector<std::uint32_t>& last_use,
-                     std::uint32_t step) const {
+  // Whether output k of an elementwise step may be written over input i: the input ends here, lies exactly as
+  // the output, and is not read after the output's instruction.
+  bool may_overwrite(const DraftStep& draft, std::size_t i, std::size_t k,
+                     const std::vector<std::uint32_t>& last_use, std::uint32_t step) const {
     if (draft.step.op != Op::copy || last_use[draft.inputs[i].root] != step) return false;
     const Layout& input = draft.step.inputs[i];
     const Layout& output = draft.step.outputs[k];
@@ -420,7 +431,8 @@ class Builder {
 
   std::string describe(const DraftStep& draft) const {
     std::string text;
-    if (draft.step.op != Op::copy || draft.step.expression.instructions.empty()) text = op_name(draft.step.op);
+    if (draft.step.op != Op::copy || draft.step.expression.instructions.empty())
+      text = op_name(draft.step.op);
     for (const auto& instruction : draft.step.expression.instructions) {
       if (!text.empty()) text += ' ';
       text += op_name(instruction.op);
@@ -436,15 +448,17 @@ class Builder {
     plan_->stats.fused_nodes = fused_nodes_;
     for (auto bytes : plan_->output_bytes) plan_->stats.output_bytes += bytes;
     auto& passes = plan_->passes;
-    if (options_.eliminate_common) passes.push_back(fmt::format("common subexpressions: {} nodes merged", merged_));
+    if (options_.eliminate_common)
+      passes.push_back(fmt::format("common subexpressions: {} nodes merged", merged_));
     if (options_.fuse)
       passes.push_back(fmt::format("fusion: {} of {} nodes share a step; {} steps", fused_nodes_, size(),
                                    plan_->steps.size()));
     if (options_.multiply_by_reciprocals)
       passes.push_back(fmt::format("reciprocals: {} divisions by a number are multiplications", divisions_));
     passes.push_back(fmt::format("layout: {} views need a copy", copy_count_));
-    passes.push_back(fmt::format("memory: {} bytes of intermediate values in an arena of {} ({} required), {} in place",
-                                 all_bytes_, plan_->arena_bytes, plan_->stats.required_bytes, in_place_));
+    passes.push_back(
+        fmt::format("memory: {} bytes of intermediate values in an arena of {} ({} required), {} in place",
+                    all_bytes_, plan_->arena_bytes, plan_->stats.required_bytes, in_place_));
   }
 
   const LinearGraph& graph_;
@@ -473,7 +487,8 @@ PlanOptions plan_options() {
           current.optimization_level == OptimizationLevel::aggressive, false};
 }
 
-std::shared_ptr<const Plan> build_plan(const LinearGraph& graph, Backend& backend, const PlanOptions& options) {
+std::shared_ptr<const Plan> build_plan(const LinearGraph& graph, Backend& backend,
+                                       const PlanOptions& options) {
   return Builder(graph, backend, options).run();
 }
 

@@ -1,8 +1,8 @@
 // Plan: the steps that compute a graph, and the memory they use.
 //
 //   linearize(outputs)  ->  LinearGraph  (plan/linear_graph.h)
-//   build_plan(graph)   ->  Plan: common subexpressions, fusion (plan/fusion.h), memory (plan/memory.h), kernels
-//   Plan::run(bindings)
+//   build_plan(graph)   ->  Plan: common subexpressions, fusion (plan/fusion.h), memory (plan/memory.h),
+//   kernels Plan::run(bindings)
 #pragma once
 
 #include <memory>
@@ -38,8 +38,8 @@ struct PlannedStep {
 };
 
 struct PlannedNumber {
-  std::uint32_t node = 0;    // of the graph
-  bool reciprocal = false;   // 1 / its value: a division has become a multiplication
+  std::uint32_t node = 0;   // of the graph
+  bool reciprocal = false;  // 1 / its value: a division has become a multiplication
   Number of(const Number& number) const {
     Number result = number;
     if (reciprocal) result.real = 1.0 / number.real;
@@ -58,14 +58,14 @@ struct Plan {
   Device device;
   std::vector<PlannedStep> steps;
   std::vector<Place> places;
-  std::vector<Elements> elements;             // what is at each place
-  std::vector<PlannedNumber> numbers;         // what each immediate takes
-  std::vector<std::uint32_t> leaves;          // nodes of the graph that are leaves with storage, in binding order
-  std::vector<std::size_t> output_bytes;      // buffers to allocate for results
-  std::vector<PlannedResult> results;         // one per node asked for
+  std::vector<Elements> elements;         // what is at each place
+  std::vector<PlannedNumber> numbers;     // what each immediate takes
+  std::vector<std::uint32_t> leaves;      // nodes of the graph that are leaves with storage, in binding order
+  std::vector<std::size_t> output_bytes;  // buffers to allocate for results
+  std::vector<PlannedResult> results;     // one per node asked for
   std::size_t arena_bytes = 0;
   PlanStats stats;
-  std::vector<std::string> passes;            // what each pass did, for explain()
+  std::vector<std::string> passes;  // what each pass did, for explain()
   std::string describe() const;
   std::vector<std::string> step_descriptions;  // for explain(); filled only when asked for
 };
@@ -80,7 +80,8 @@ struct PlanOptions {
 // Options that follow from the process's Config.
 PlanOptions plan_options();
 
-std::shared_ptr<const Plan> build_plan(const LinearGraph& graph, Backend& backend, const PlanOptions& options);
+std::shared_ptr<const Plan> build_plan(const LinearGraph& graph, Backend& backend,
+                                       const PlanOptions& options);
 
 // What a run needs besides the plan.
 struct PlanBindings {
@@ -89,6 +90,7 @@ struct PlanBindings {
 };
 
 // Runs the steps; returns the buffers of the results, one per Plan::output_bytes.
-std::vector<std::shared_ptr<Buffer>> run_plan(const Plan& plan, Backend& backend, const PlanBindings& bindings);
+std::vector<std::shared_ptr<Buffer>> run_plan(const Plan& plan, Backend& backend,
+                                              const PlanBindings& bindings);
 
 }  // namespace hearth

@@ -22,7 +22,8 @@ void Trace::saw(const std::shared_ptr<detail::Variable>& variable) {
   Node* node = variable->node.get();
   if (node->trace == id || (node->op == Op::constant && node->weak)) return;
   if (const auto known = captured.find(node); known != captured.end()) {
-    if (known->second.variable == variable || variable->trace == id) return;  // itself, or a new name for the same
+    if (known->second.variable == variable || variable->trace == id)
+      return;  // itself, or a new name for the same
     // Two variables with one value: from now on they may be assigned apart, so each needs a leaf of its own.
     const Tensor twin = make_value(node->shape, node->dtype, node->storage, node->device);
     Node& own = *twin.variable()->node;
@@ -53,8 +54,8 @@ void Trace::will_assign(const std::shared_ptr<detail::Variable>& variable) {
 }
 
 void Trace::will_touch(const std::shared_ptr<GradientSlot>& slot, bool read) {
-  const bool known =
-      std::any_of(gradients.begin(), gradients.end(), [&](const Touched& entry) { return entry.slot == slot; });
+  const bool known = std::any_of(gradients.begin(), gradients.end(),
+                                 [&](const Touched& entry) { return entry.slot == slot; });
   if (!known) gradients.push_back({slot, slot->gradient, read});
 }
 
@@ -84,7 +85,8 @@ struct LeafSource {
 
 struct NumberSource {
   Number number;
-  std::int64_t generator = -1;  // index in Compilation::generators; number.offset is relative to its first draw
+  std::int64_t generator =
+      -1;  // index in Compilation::generators; number.offset is relative to its first draw
 };
 
 // One traced signature.
@@ -97,7 +99,8 @@ struct Compilation {
     std::uint64_t blocks;
   };
   std::vector<Source> generators;
-  std::size_t returned = 0;  // the first results are the function's, then the assigned variables', then gradients'
+  std::size_t returned =
+      0;  // the first results are the function's, then the assigned variables', then gradients'
   std::vector<std::shared_ptr<detail::Variable>> assigned;
   struct Gradient {
     std::shared_ptr<GradientSlot> slot;
@@ -134,10 +137,14 @@ struct Compiled::State {
   static bool still_fits(const Compilation& compilation);
 };
 
-Compiled::Compiled(Function function) : state_(std::make_shared<State>()) { state_->function = std::move(function); }
+Compiled::Compiled(Function function) : state_(std::make_shared<State>()) {
+  state_->function = std::move(function);
+}
 
 std::size_t Compiled::traces() const { return state_->traces; }
-std::string Compiled::explain() const { return state_->last ? state_->last->plan->describe() : "nothing traced yet\n"; }
+std::string Compiled::explain() const {
+  return state_->last ? state_->last->plan->describe() : "nothing traced yet\n";
+}
 
 std::shared_ptr<Compilation> Compiled::State::trace(const std::vector<Tensor>& arguments) {
   Trace trace;
@@ -223,7 +230,8 @@ std::shared_ptr<Compilation> Compiled::State::trace(const std::vector<Tensor>& a
       first_offset.push_back(draw.before.offset);
       it = std::prev(compilation->generators.end());
     }
-    it->blocks = draw.before.offset + draw.count - first_offset[static_cast<std::size_t>(it - compilation->generators.begin())];
+    it->blocks = draw.before.offset + draw.count -
+                 first_offset[static_cast<std::size_t>(it - compilation->generators.begin())];
   }
   for (const auto& planned : compilation->plan->numbers) {
     NumberSource source{planned.of(graph.nodes[planned.node]->number), -1};
@@ -248,7 +256,8 @@ std::shared_ptr<Compilation> Compiled::State::trace(const std::vector<Tensor>& a
 }
 
 namespace {
-// True iff both strides address an array of this shape alike: where there is one element the stride does not matter.
+// True iff both strides address an array of this shape alike: where there is one element the stride does not
+// matter.
 bool same_layout(const Shape& shape, const Strides& a, const Strides& b) {
   for (std::size_t i = 0; i < shape.size(); ++i)
     if (shape[i] > 1 && a[i] != b[i]) return false;
@@ -256,7 +265,8 @@ bool same_layout(const Shape& shape, const Strides& a, const Strides& b) {
 }
 }  // namespace
 
-// Since the trace, captured variables may have been given values with other strides, and gradients may have come or gone.
+// Since the trace, captured variables may have been given values with other strides, and gradients may have
+// come or gone.
 bool Compiled::State::still_fits(const Compilation& compilation) {
   for (const auto& gradient : compilation.gradients)
     if (gradient.read && gradient.before != gradient.slot->gradient.defined()) return false;
@@ -265,12 +275,14 @@ bool Compiled::State::still_fits(const Compilation& compilation) {
     const Tensor tensor = leaf.slot ? leaf.slot->gradient : Tensor(leaf.variable);
     const Node& node = *tensor.variable()->node;
     if (!node.evaluated.load(std::memory_order_acquire)) eval({tensor});
-    if (!(node.shape == leaf.shape) || !same_layout(node.shape, node.storage.strides, leaf.strides)) return false;
+    if (!(node.shape == leaf.shape) || !same_layout(node.shape, node.storage.strides, leaf.strides))
+      return false;
   }
   return true;
 }
 
-std::vector<Tensor> Compiled::State::replay(const Compilation& compilation, const std::vector<Tensor>& arguments) {
+std::vector<Tensor> Compiled::State::replay(const Compilation& compilation,
+                                            const std::vector<Tensor>& arguments) {
   const Plan& plan = *compilation.plan;
   const auto leaf_node = [&](std::uint32_t index) -> const Node& {
     const LeafSource& leaf = compilation.leaves[index];
@@ -286,9 +298,11 @@ std::vector<Tensor> Compiled::State::replay(const Compilation& compilation, cons
     }
   };
   PlanBindings bindings;
-  for (std::uint32_t i = 0; i < compilation.leaves.size(); ++i) bindings.leaves.push_back(first_element(leaf_node(i)));
+  for (std::uint32_t i = 0; i < compilation.leaves.size(); ++i)
+    bindings.leaves.push_back(first_element(leaf_node(i)));
   std::vector<Generator::State> states;
-  for (const auto& source : compilation.generators) states.push_back(source.generator->reserve(source.blocks));
+  for (const auto& source : compilation.generators)
+    states.push_back(source.generator->reserve(source.blocks));
   for (const auto& source : compilation.numbers) {
     Number number = source.number;
     if (source.generator >= 0) {
@@ -302,8 +316,8 @@ std::vector<Tensor> Compiled::State::replay(const Compilation& compilation, cons
   // All storages first: a result may be a view of a leaf that is about to be assigned.
   std::vector<Storage> storages;
   for (std::size_t i = 0; i < plan.results.size(); ++i)
-    storages.push_back(result_storage(plan, i, outputs,
-                                      [&](std::uint32_t leaf) -> const Storage& { return leaf_node(leaf).storage; }));
+    storages.push_back(result_storage(
+        plan, i, outputs, [&](std::uint32_t leaf) -> const Storage& { return leaf_node(leaf).storage; }));
   std::size_t next = 0;
   const auto value = [&] {
     const auto& [shape, dtype] = compilation.results[next];
@@ -318,7 +332,8 @@ std::vector<Tensor> Compiled::State::replay(const Compilation& compilation, cons
     node.gradient = variable->gradient;
     variable->node = fresh.variable()->node;
   }
-  for (const auto& gradient : compilation.gradients) gradient.slot->gradient = gradient.after ? value() : Tensor();
+  for (const auto& gradient : compilation.gradients)
+    gradient.slot->gradient = gradient.after ? value() : Tensor();
   set_last_plan_stats(plan.stats);
   return returned;
 }
