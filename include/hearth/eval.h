@@ -53,6 +53,7 @@ struct PlanStats {
   std::size_t arena_bytes = 0;     // memory for intermediate values
   std::size_t required_bytes = 0;  // largest sum of intermediate values alive at one step
   std::size_t output_bytes = 0;    // memory of the results
+  std::size_t replaced_bytes = 0;  // ... of which written over the values they replace
   bool from_cache = false;
 };
 PlanStats last_plan_stats();

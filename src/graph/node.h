@@ -21,6 +21,7 @@ struct Buffer {
   void* data = nullptr;
   std::size_t bytes = 0;
   Device device;
+  bool writable = true;  // false: somebody else's memory, only to be read
   Buffer() = default;
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;

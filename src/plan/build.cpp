@@ -50,8 +50,13 @@ struct DraftStep {
 
 class Builder {
  public:
-  Builder(const LinearGraph& graph, Backend& backend, const PlanOptions& options)
-      : graph_(graph), backend_(backend), options_(options), plan_(std::make_shared<Plan>()) {}
+  Builder(const LinearGraph& graph, Backend& backend, const PlanOptions& options,
+          const std::vector<Replacement>& replacements)
+      : graph_(graph),
+        backend_(backend),
+        options_(options),
+        replacements_(replacements),
+        plan_(std::make_shared<Plan>()) {}
 
   std::shared_ptr<const Plan> run() {
     merge_common();
@@ -322,6 +327,8 @@ class Builder {
     for (std::uint32_t step = 0; step < drafts_.size(); ++step)
       for (const auto& input : drafts_[step].inputs) last_use[input.root] = step;
 
+    find_donors(output_of, last_use);
+
     std::vector<MemoryRequest> requests;
     std::vector<std::int64_t> request_of(size(), -1);
     std::unordered_set<std::int64_t> taken;  // requests whose memory has been taken over
@@ -372,6 +379,46 @@ class Builder {
       plan_->results.push_back({place, value.layout.offset,
                                 canonical_strides(at(output).shape, value.layout.strides),
                                 place.kind == Place::Kind::leaf});
+    }
+  }
+
+  // Results that may be written over the leaf they replace: a parameter's new value over the old one.
+  void find_donors(const std::vector<std::int64_t>& output_of, const std::vector<std::uint32_t>& last_use) {
+    plan_->donors.assign(plan_->output_bytes.size(), -1);
+    std::unordered_set<std::uint32_t> unavailable;  // leaves that are results themselves, or taken
+    for (auto output : graph_.outputs) unavailable.insert(values_[canonical_[output]].root);
+    std::unordered_map<std::uint32_t, std::pair<std::uint32_t, std::size_t>> produced;  // root -> step, output
+    for (std::uint32_t step = 0; step < drafts_.size(); ++step)
+      for (std::size_t k = 0; k < drafts_[step].outputs.size(); ++k)
+        produced[drafts_[step].outputs[k]] = {step, k};
+    std::unordered_map<const Node*, std::uint32_t> leaves;
+    for (std::uint32_t node = 0; node < size(); ++node)
+      if (graph_.ops[node] == Op::value) leaves.emplace(&at(node), node);
+
+    std::uint32_t position = 0;
+    std::unordered_map<std::uint32_t, std::uint32_t> leaf_position;
+    for (std::uint32_t node = 0; node < size(); ++node)
+      if (graph_.ops[node] == Op::value) leaf_position[node] = position++;
+
+    for (const auto& replacement : replacements_) {
+      const auto leaf = leaves.find(replacement.leaf);
+      const auto root = values_[canonical_[graph_.outputs[replacement.result]]].root;
+      if (leaf == leaves.end() || output_of[root] < 0 || unavailable.contains(leaf->second)) continue;
+      const auto output = static_cast<std::size_t>(output_of[root]);
+      const Node& old = at(leaf->second);
+      if (plan_->donors[output] >= 0 || bytes_of(leaf->second) != bytes_of(root) || old.storage.offset != 0 ||
+          !is_contiguous(old.shape, old.storage.strides))
+        continue;
+      const auto [step, k] = produced.at(root);
+      bool free = last_use[leaf->second] < step;
+      for (std::size_t i = 0; i < drafts_[step].inputs.size(); ++i)
+        if (drafts_[step].inputs[i].root == leaf->second)
+          free = may_overwrite(drafts_[step], i, k, last_use, step);
+      if (!free) continue;
+      plan_->donors[output] = leaf_position[leaf->second];
+      plan_->stats.replaced_bytes += bytes_of(root);
+      unavailable.insert(leaf->second);
+      ++in_place_;
     }
   }
 
@@ -464,6 +511,7 @@ class Builder {
   const LinearGraph& graph_;
   Backend& backend_;
   const PlanOptions options_;
+  const std::vector<Replacement>& replacements_;
   std::shared_ptr<Plan> plan_;
   std::vector<std::uint32_t> canonical_;
   Grouping grouping_;
@@ -488,8 +536,9 @@ PlanOptions plan_options() {
 }
 
 std::shared_ptr<const Plan> build_plan(const LinearGraph& graph, Backend& backend,
-                                       const PlanOptions& options) {
-  return Builder(graph, backend, options).run();
+                                       const PlanOptions& options,
+                                       const std::vector<Replacement>& replacements) {
+  return Builder(graph, backend, options, replacements).run();
 }
 
 std::string Plan::describe() const {

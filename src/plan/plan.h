@@ -63,6 +63,7 @@ struct Plan {
   std::vector<std::uint32_t> leaves;      // nodes of the graph that are leaves with storage, in binding order
   std::vector<std::size_t> output_bytes;  // buffers to allocate for results
   std::vector<PlannedResult> results;     // one per node asked for
+  std::vector<std::int64_t> donors;  // per output: the leaf whose memory it may be written to, or -1
   std::size_t arena_bytes = 0;
   PlanStats stats;
   std::vector<std::string> passes;  // what each pass did, for explain()
@@ -80,13 +81,21 @@ struct PlanOptions {
 // Options that follow from the process's Config.
 PlanOptions plan_options();
 
-std::shared_ptr<const Plan> build_plan(const LinearGraph& graph, Backend& backend,
-                                       const PlanOptions& options);
+// A leaf that nobody needs after the run, and the result (of LinearGraph::outputs) that takes its place.
+struct Replacement {
+  const Node* leaf;
+  std::size_t result;
+};
+
+std::shared_ptr<const Plan> build_plan(const LinearGraph& graph, Backend& backend, const PlanOptions& options,
+                                       const std::vector<Replacement>& replacements = {});
 
 // What a run needs besides the plan.
 struct PlanBindings {
   std::vector<void*> leaves;    // first element of each of Plan::leaves
   std::vector<Number> numbers;  // as Plan::numbers
+  // Memory that results may be written to, as Plan::donors proposes; may be empty, entries may be null.
+  std::vector<std::shared_ptr<Buffer>> donated = {};
 };
 
 // Runs the steps; returns the buffers of the results, one per Plan::output_bytes.

@@ -45,7 +45,10 @@ std::vector<std::shared_ptr<Buffer>> run_plan(const Plan& plan, Backend& backend
                                               const PlanBindings& bindings) {
   std::vector<std::shared_ptr<Buffer>> outputs;
   outputs.reserve(plan.output_bytes.size());
-  for (auto bytes : plan.output_bytes) outputs.push_back(backend.allocate(bytes));
+  for (std::size_t i = 0; i < plan.output_bytes.size(); ++i) {
+    const bool given = i < bindings.donated.size() && bindings.donated[i];
+    outputs.push_back(given ? bindings.donated[i] : backend.allocate(plan.output_bytes[i]));
+  }
   const auto arena = plan.arena_bytes ? backend.allocate(plan.arena_bytes) : nullptr;
 
   std::vector<void*> pointers(plan.places.size());

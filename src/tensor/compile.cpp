@@ -196,7 +196,10 @@ std::shared_ptr<Compilation> Compiled::State::trace(const std::vector<Tensor>& a
   PlanOptions options = plan_options();
   options.describe_steps = true;
   const Device device = arguments.empty() ? default_device() : arguments[0].device();
-  compilation->plan = build_plan(graph, backend(device), options);
+  std::vector<Replacement> replacements;
+  for (std::size_t i = 0; i < trace.assigned.size(); ++i)
+    replacements.push_back({trace.assigned[i].before.get(), compilation->returned + i});
+  compilation->plan = build_plan(graph, backend(device), options, replacements);
 
   for (auto leaf : compilation->plan->leaves) {
     Node* node = graph.nodes[leaf];
@@ -310,6 +313,19 @@ std::vector<Tensor> Compiled::State::replay(const Compilation& compilation,
       number.offset += states[static_cast<std::size_t>(source.generator)].offset;
     }
     bindings.numbers.push_back(number);
+  }
+  // An old value that nobody else holds gives its memory to the new one.
+  for (std::size_t i = 0; i < plan.donors.size(); ++i) {
+    std::shared_ptr<Buffer> donated;
+    if (plan.donors[i] >= 0) {
+      const LeafSource& leaf = compilation.leaves[static_cast<std::size_t>(plan.donors[i])];
+      const bool assigned = leaf.kind == LeafSource::Kind::captured;
+      const Node* node = assigned ? leaf.variable->node.get() : nullptr;
+      if (node && node->references.load() == 1 && node->storage.buffer.use_count() == 1 &&
+          node->storage.buffer->writable && node->storage.offset == 0)
+        donated = node->storage.buffer;
+    }
+    bindings.donated.push_back(std::move(donated));
   }
   const auto outputs = run_plan(plan, backend(plan.device), bindings);
 

@@ -377,6 +377,7 @@ Tensor from_memory(const void* data, const Shape& shape, DType dtype, std::share
   buffer->data = const_cast<void*>(data);
   buffer->bytes = static_cast<std::size_t>(element_count(shape)) * dtype_size(dtype);
   buffer->owner = std::move(owner);
+  buffer->writable = false;
   const Tensor result = make_value(shape, dtype, {std::move(buffer), 0, contiguous_strides(shape)}, Device{});
   return result.to(default_device());
 }
