@@ -414,6 +414,38 @@ TEST(Interrupts, FirstSignalSavesAndReturns) {
   }
 }
 
+// Raises a signal in the middle of an evaluation.
+class InterruptingMetric : public metrics::Accuracy {
+ public:
+  void update(const Tensor& output, const Tensor& target) override {
+    if (++updates_ == 2) raise(SIGINT);
+    Accuracy::update(output, target);
+  }
+
+ private:
+  int updates_ = 0;
+};
+
+TEST(Interrupts, EvaluationCutShortIsMadeUpFor) {
+  const TemporaryFolder folder;
+  const TrainerConfig config{.epochs = 2,
+                             .checkpoints = {.folder = folder.path(), .resume = Resume::automatic}};
+  Session run(config);
+  run.trainer->add_metric(std::make_unique<InterruptingMetric>());
+  const Result cut = run.fit();
+  EXPECT_EQ(cut.ending, Ending::interrupted);
+  EXPECT_EQ(cut.steps, 13);
+  EXPECT_TRUE(cut.history.empty());
+  Session resumed(config);
+  const Result result = resumed.fit();
+  Session whole({.epochs = 2});
+  const Result expected = whole.fit();
+  ASSERT_EQ(result.history.size(), 2u);
+  EXPECT_EQ(result.history[0].evaluation->loss, expected.history[0].evaluation->loss);
+  EXPECT_EQ(result.history[0].train_loss, expected.history[0].train_loss);
+  EXPECT_EQ(resumed.bits(), whole.bits());
+}
+
 TEST(Interrupts, SecondSignalEndsTheProcess) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   const auto interrupted_twice = [] {
