@@ -47,7 +47,8 @@ inline double median_of(const std::function<void()>& f, double seconds = 0.6) {
 }
 
 struct Options {
-  bool quick = false;  // shorter runs, for trying out
+  bool quick = false;    // shorter runs, for trying out
+  bool profile = false;  // training: also print where the time goes
 };
 
 // Copy bandwidth of the machine, bytes read plus bytes written per second, on all threads.

@@ -102,6 +102,7 @@ int run(int argc, char** argv) {
   app.add_option("--markdown", markdown, "write a table to this file");
   app.add_option("--only", groups, "groups to run: memory, dense, plans, training")->delimiter(',');
   app.add_option("--threads", threads, "CPU threads; 0 = one per core");
+  app.add_flag("--profile", options.profile, "print where the time of training steps goes");
   app.add_flag("--quick", options.quick, "shorter runs");
   CLI11_PARSE(app, argc, argv);
 
