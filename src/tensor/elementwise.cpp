@@ -125,7 +125,9 @@ Tensor nan_to_num(const Tensor& x, double nan) {
   return where(isnan(x), nan, where(isinf(x), where(x > 0, largest, -largest), x));
 }
 
-Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) { return where(mask, value, x); }
+Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) {
+  return as(where(mask, value, x), x.dtype());  // an integer tensor stays one
+}
 
 Tensor leaky_relu(const Tensor& x, double slope) { return where(x > 0, x, x * slope); }
 
