@@ -276,6 +276,8 @@ INSTANTIATE_TEST_SUITE_P(
     Variants, Resumption,
     testing::Values(
         Variant{"plain", {.epochs = 2}}, Variant{"compiled", {.epochs = 2, .use_compile = true}},
+        Variant{"compiled_averaged",
+                {.epochs = 2, .precision = Precision::f16, .ema_decay = 0.9, .use_compile = true}},
         Variant{"accumulating", {.epochs = 2, .accumulate = 2, .clip_norm = 1.0}},
         Variant{"averaged", {.epochs = 2, .ema_decay = 0.95, .schedule = schedule::one_cycle(0.02, 26)}},
         Variant{"f16", {.epochs = 2, .clip_value = 0.5, .precision = Precision::f16}},
