@@ -70,7 +70,8 @@ class NodeRef {
   Node* node_ = nullptr;
 };
 
-// The gradient that backward() accumulates for a leaf; shared by the variable and the nodes it has named.
+// The gradient that backward() accumulates for a leaf. It belongs to the variable; the nodes the variable has named only
+// know it, because a gradient that is not computed yet refers to them.
 struct GradientSlot;
 
 // An immutable description plus the value once it is computed.
@@ -97,7 +98,7 @@ struct Node {
                   // graphs that differ only here share a plan
   std::uint32_t trace = 0;  // which compile() made it; 0: none
   Storage storage;
-  std::shared_ptr<GradientSlot> gradient;  // of a leaf
+  std::weak_ptr<GradientSlot> gradient;  // of a leaf
 
   template <typename T>
   const T& attribute() const {

@@ -95,9 +95,10 @@ void propagate(const char* operation, const Tensor& output, const Tensor& seed, 
 
 void Tensor::backward(const Tensor& seed) const {
   propagate("backward", *this, seed, false, [](Node* node, const Tensor& dy) {
-    if (node->tracked || !node->gradient) return;
-    if (Trace* trace = current_trace()) trace->will_touch(node->gradient, true);
-    Tensor& total = node->gradient->gradient;
+    const auto slot = node->gradient.lock();
+    if (node->tracked || !slot) return;
+    if (Trace* trace = current_trace()) trace->will_touch(slot, true);
+    Tensor& total = slot->gradient;
     total = total.defined() ? total + dy : dy;
   });
 }
