@@ -6,6 +6,7 @@
 #include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "bench.h"
 #include "hearth/config.h"
@@ -36,8 +37,25 @@ std::vector<double> medians(const std::vector<std::function<void()>>& candidates
   }
   std::vector<double> result;
   for (auto& times : samples) {
-    std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
+    std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2),
+                     times.end());
     result.push_back(times[times.size() / 2]);
+  }
+  return result;
+}
+
+std::vector<double> medians_apart(const std::vector<std::function<void()>>& candidates, double seconds_each) {
+  constexpr int rounds = 5;
+  std::vector<std::vector<double>> samples(candidates.size());
+  for (int round = 0; round < rounds; ++round)
+    for (std::size_t i = 0; i < candidates.size(); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(60));
+      samples[i].push_back(medians({candidates[i]}, seconds_each / rounds)[0]);
+    }
+  std::vector<double> result;
+  for (auto& times : samples) {
+    std::sort(times.begin(), times.end());
+    result.push_back(times[rounds / 2]);
   }
   return result;
 }
@@ -47,19 +65,23 @@ namespace {
 nlohmann::json to_json(const Report& report) {
   nlohmann::json rows = nlohmann::json::array();
   for (const auto& row : report.rows()) {
-    nlohmann::json entry = {{"group", row.group}, {"name", row.name}, {"value", row.value}, {"unit", row.unit}};
+    nlohmann::json entry = {
+        {"group", row.group}, {"name", row.name}, {"value", row.value}, {"unit", row.unit}};
     if (row.ratio >= 0) entry["ratio"] = row.ratio, entry["yardstick"] = row.yardstick;
     if (row.target >= 0) entry["target"] = row.target, entry["target_is_upper_bound"] = row.at_most;
     rows.push_back(entry);
   }
   const auto info = device_info(Device{});
-  return {{"device", info.name}, {"architecture", info.architecture}, {"threads", info.compute_units}, {"rows", rows}};
+  return {{"device", info.name},
+          {"architecture", info.architecture},
+          {"threads", info.compute_units},
+          {"rows", rows}};
 }
 
 std::string to_markdown(const Report& report) {
   const auto info = device_info(Device{});
-  std::string text = fmt::format("Measured on {} ({}), {} threads, by `make bench`.\n\n", info.name, info.architecture,
-                                 info.compute_units);
+  std::string text = fmt::format("Measured on {} ({}), {} threads, by `make bench`.\n\n", info.name,
+                                 info.architecture, info.compute_units);
   text += "| what | value | ratio | target |\n|---|---|---|---|\n";
   for (const auto& row : report.rows()) {
     const std::string ratio = row.ratio >= 0 ? fmt::format("{:.2f} x {}", row.ratio, row.yardstick) : "";
@@ -80,6 +102,7 @@ int run(int argc, char** argv) {
   app.add_option("--markdown", markdown, "write a table to this file");
   app.add_option("--only", groups, "groups to run: memory, dense, plans, training")->delimiter(',');
   app.add_option("--threads", threads, "CPU threads; 0 = one per core");
+  app.add_flag("--profile", options.profile, "print where the time of training steps goes");
   app.add_flag("--quick", options.quick, "shorter runs");
   CLI11_PARSE(app, argc, argv);
 
@@ -95,7 +118,8 @@ int run(int argc, char** argv) {
     }
   Report report;
   for (const auto& [name, function] : all)
-    if (groups.empty() || std::find(groups.begin(), groups.end(), name) != groups.end()) function(report, options);
+    if (groups.empty() || std::find(groups.begin(), groups.end(), name) != groups.end())
+      function(report, options);
   if (!json.empty()) std::ofstream(json) << to_json(report).dump(2) << "\n";
   if (!markdown.empty()) std::ofstream(markdown) << to_markdown(report);
   return 0;

@@ -30,14 +30,15 @@ struct Case {
 
 void against_copy(Report& report, const Case& c, double target, double seconds, std::size_t copy_bytes) {
   std::vector<char> from(copy_bytes, 1), to(copy_bytes, 2);
-  const auto times = medians(
-      {[&] {
-         parallel_for(static_cast<std::int64_t>(copy_bytes), 1 << 20, [&](std::int64_t begin, std::int64_t end) {
-           std::memcpy(to.data() + begin, from.data() + begin, static_cast<std::size_t>(end - begin));
-         });
-       },
-       [&] { c.build().eval(); }},
-      seconds);
+  const auto times = medians({[&] {
+                                parallel_for(static_cast<std::int64_t>(copy_bytes), 1 << 20,
+                                             [&](std::int64_t begin, std::int64_t end) {
+                                               std::memcpy(to.data() + begin, from.data() + begin,
+                                                           static_cast<std::size_t>(end - begin));
+                                             });
+                              },
+                              [&] { c.build().eval(); }},
+                             seconds);
   const double copy = 2.0 * static_cast<double>(copy_bytes) / times[0];
   const double reached = c.bytes / times[1];
   report.add({"memory", c.name, reached * 1e-9, "GB/s", reached / copy, "copy", target});
@@ -71,20 +72,29 @@ void memory_bound(Report& report, const Options& options) {
 
   const Tensor m = randn({4096, 4096}).eval();
   const Tensor w = randn({4096}).eval(), b = randn({4096}).eval();
-  against_copy(report, {"softmax, rows of 4096", 2 * size, [&] { return softmax(m); }}, 0.7, seconds, copy_bytes);
-  against_copy(report, {"layer_norm, rows of 4096", 2 * size, [&] { return layer_norm(m, {4096}, w, b); }}, 0.7, seconds,
+  against_copy(report, {"softmax, rows of 4096", 2 * size, [&] { return softmax(m); }}, 0.7, seconds,
                copy_bytes);
-  const Tensor narrow_rows = randn({n / 256, 256}).eval();
-  against_copy(report, {"softmax, rows of 256", 2 * size, [&] { return softmax(narrow_rows); }}, 0.7, seconds, copy_bytes);
-  const Tensor w256 = randn({256}).eval(), b256 = randn({256}).eval();
-  against_copy(report, {"layer_norm, rows of 256", 2 * size, [&] { return layer_norm(narrow_rows, {256}, w256, b256); }},
+  against_copy(report, {"layer_norm, rows of 4096", 2 * size, [&] { return layer_norm(m, {4096}, w, b); }},
                0.7, seconds, copy_bytes);
-  against_copy(report, {"sum over the last axis", size, [&] { return sum(m, {1}); }}, 0.7, seconds, copy_bytes);
-  against_copy(report, {"sum over the first axis", size, [&] { return sum(m, {0}); }}, 0.7, seconds, copy_bytes);
-  against_copy(report, {"max over the last axis", size, [&] { return max(m, {1}); }}, 0.7, seconds, copy_bytes);
-  against_copy(report, {"max over the first axis", size, [&] { return max(m, {0}); }}, 0.7, seconds, copy_bytes);
+  const Tensor narrow_rows = randn({n / 256, 256}).eval();
+  against_copy(report, {"softmax, rows of 256", 2 * size, [&] { return softmax(narrow_rows); }}, 0.7, seconds,
+               copy_bytes);
+  const Tensor w256 = randn({256}).eval(), b256 = randn({256}).eval();
+  against_copy(
+      report,
+      {"layer_norm, rows of 256", 2 * size, [&] { return layer_norm(narrow_rows, {256}, w256, b256); }}, 0.7,
+      seconds, copy_bytes);
+  against_copy(report, {"sum over the last axis", size, [&] { return sum(m, {1}); }}, 0.7, seconds,
+               copy_bytes);
+  against_copy(report, {"sum over the first axis", size, [&] { return sum(m, {0}); }}, 0.7, seconds,
+               copy_bytes);
+  against_copy(report, {"max over the last axis", size, [&] { return max(m, {1}); }}, 0.7, seconds,
+               copy_bytes);
+  against_copy(report, {"max over the first axis", size, [&] { return max(m, {0}); }}, 0.7, seconds,
+               copy_bytes);
   against_copy(report, {"sum of everything", size, [&] { return sum(x); }}, 0.7, seconds, copy_bytes);
-  against_copy(report, {"transposed copy, 4096 x 4096", 2 * size, [&] { return copy(m.t()); }}, -1, seconds, copy_bytes);
+  against_copy(report, {"transposed copy, 4096 x 4096", 2 * size, [&] { return copy(m.t()); }}, -1, seconds,
+               copy_bytes);
 }
 
 }  // namespace hearth::bench

@@ -9,7 +9,8 @@
 namespace hearth::bench {
 namespace {
 
-// A graph of `count` nodes of every-day shape: chains that meet, small tensors, so that the work itself costs little.
+// A graph of `count` nodes of every-day shape: chains that meet, small tensors, so that the work itself costs
+// little.
 Tensor graph_of(const Tensor& x, std::int64_t count) {
   Tensor a = x, b = x;
   for (std::int64_t i = 0; i < count; i += 4) {
@@ -42,15 +43,17 @@ void plans(Report& report, const Options& options) {
     start = Clock::now();
     y.eval();
     const double cached = seconds_since(start);
-    report.add({"plans", fmt::format("cached plan of {} nodes, per node", count), cached / nodes * 1e6, "us", -1, "", 1.0,
-                true});
+    report.add({"plans", fmt::format("cached plan of {} nodes, per node", count), cached / nodes * 1e6, "us",
+                -1, "", 1.0, true});
   }
-  Compiled f = compile([](const std::vector<Tensor>& a) { return std::vector<Tensor>{graph_of(a[0], 1000)}; });
+  Compiled f =
+      compile([](const std::vector<Tensor>& a) { return std::vector<Tensor>{graph_of(a[0], 1000)}; });
   f({x});
   const auto nodes = static_cast<double>(last_plan_stats().nodes);
-  report.add({"plans", "compiled replay of 1000 nodes, per node", median_of([&] { f({x}); }) / nodes * 1e6, "us", -1, "",
-              1.0, true});
-  report.add({"plans", "smallest call: x + 1 of 4 elements", median_of([&] { (x + 1).eval(); }) * 1e6, "us", -1, "", -1});
+  report.add({"plans", "compiled replay of 1000 nodes, per node", median_of([&] { f({x}); }) / nodes * 1e6,
+              "us", -1, "", 1.0, true});
+  report.add({"plans", "smallest call: x + 1 of 4 elements", median_of([&] { (x + 1).eval(); }) * 1e6, "us",
+              -1, "", -1});
 }
 
 }  // namespace hearth::bench

@@ -9,9 +9,10 @@ set_source_files_properties(${PROJECT_SOURCE_DIR}/src/cpu/isa/elementwise.cpp PR
 function(hearth_add_isa name)
   add_library(hearth_isa_${name} OBJECT ${HEARTH_ISA_SOURCES})
   target_include_directories(hearth_isa_${name} PRIVATE include src)
-  # -fwrapv: integer tensors wrap around. No errno and no trapping, so that loops over maths vectorise.
+  # -fwrapv: integer tensors wrap around. No errno and no trapping, so that loops over maths vectorise. -Wno-psabi:
+  # vectors wider than the variant's registers are passed only between inlined functions.
   target_compile_options(hearth_isa_${name} PRIVATE ${ARGN} -O3 -fwrapv -fno-math-errno -fno-trapping-math
-                                                    -fno-semantic-interposition)
+                                                    -fno-semantic-interposition -Wno-psabi)
   target_compile_definitions(hearth_isa_${name} PRIVATE HEARTH_ISA=${name})
   target_sources(hearth PRIVATE $<TARGET_OBJECTS:hearth_isa_${name}>)
 endfunction()

@@ -121,6 +121,17 @@ TEST(Autograd, ValueAndGrad) {
   EXPECT_EQ(grads[1].to_vector<float>(), (std::vector<float>{1, 2}));
 }
 
+TEST(Autograd, AGradientThatWasNeverComputedIsFreedWithItsLeaf) {
+  reset_peak_memory();
+  const auto before = memory_stats().allocated;
+  {
+    Tensor x = copy(ones({100000})).eval();
+    x.requires_grad_();
+    sum(x * x).backward();  // the gradient refers to x, and x to the gradient
+  }
+  EXPECT_EQ(memory_stats().allocated, before);
+}
+
 TEST(Autograd, Errors) {
   Tensor x = leaf({1, 2});
   EXPECT_THROW((x * 2).backward(), ShapeError);

@@ -13,6 +13,12 @@
 #include "hearth/shape.h"
 #include "hearth/tensor.h"
 
+namespace hearth {
+// For GoogleTest.
+inline void PrintTo(DType dtype, std::ostream* out) { *out << dtype_name(dtype); }
+inline void PrintTo(Device device, std::ostream* out) { *out << to_string(device); }
+}  // namespace hearth
+
 namespace hearth::testing {
 
 // Largest relative error of rounding a real number to this dtype; 0 for integers.

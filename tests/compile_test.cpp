@@ -103,8 +103,47 @@ TEST(Compile, GradientsAccumulateOverCalls) {
   EXPECT_EQ(f.traces(), 2u);  // with and without a gradient to begin with
 }
 
+TEST(Compile, NewValuesTakeTheMemoryOfOldOnes) {
+  Tensor w = copy(zeros({1000})).eval();
+  Compiled f = compile([&](const std::vector<Tensor>& a) {
+    w.assign(w * 2 + a[0]);
+    return std::vector<Tensor>{};
+  });
+  const Tensor one = ones({1000}).eval();
+  f({one});
+  const float* before = w.data<float>().data();
+  f({one});
+  EXPECT_EQ(w.data<float>().data(), before);
+  EXPECT_EQ(w.to_vector<float>()[5], 3);
+  // Whoever holds the old value keeps it.
+  const Tensor kept = w.detach();
+  f({one});
+  EXPECT_NE(w.data<float>().data(), before);
+  EXPECT_EQ(kept.to_vector<float>()[5], 3);
+  EXPECT_EQ(w.to_vector<float>()[5], 7);
+  const Tensor slice = narrow(w, 0, 10, 5).eval();
+  f({one});
+  EXPECT_EQ(slice.to_vector<float>()[0], 7);
+  EXPECT_EQ(w.to_vector<float>()[10], 15);
+}
+
+TEST(Compile, AnOldValueThatIsStillReadIsNotOverwritten) {
+  Tensor w = copy(ones({4})).eval();
+  Compiled g = compile([&](const std::vector<Tensor>& a) {
+    const Tensor old = w.detach();
+    w.assign(w + a[0]);
+    return std::vector<Tensor>{sum(old * cumsum(w, 0))};  // reads the old value after the new one has been used
+  });
+  for (int i = 1; i <= 3; ++i) {
+    const double expected = i * (i + 1) * (1 + 2 + 3 + 4);
+    EXPECT_EQ(g({ones({4})})[0].item(), expected);
+  }
+}
+
 TEST(Compile, RandomNumbersGoOnAsInEagerCode) {
-  const auto draw = [](const std::vector<Tensor>& a) { return std::vector<Tensor>{a[0] + rand({3}) + randn({3})}; };
+  const auto draw = [](const std::vector<Tensor>& a) {
+    return std::vector<Tensor>{a[0] + rand({3}) + randn({3})};
+  };
   const Tensor zero = zeros({3}).eval();
   manual_seed(11);
   std::vector<std::vector<float>> eager;
@@ -124,7 +163,9 @@ TEST(Compile, AskingForAValueWhileTracingIsAnError) {
 }
 
 TEST(Compile, AnArgumentCanBeAResult) {
-  Compiled f = compile([](const std::vector<Tensor>& a) { return std::vector<Tensor>{a[0], a[0].reshape({2, 2})}; });
+  Compiled f = compile([](const std::vector<Tensor>& a) {
+    return std::vector<Tensor>{a[0], a[0].reshape({2, 2})};
+  });
   const auto out = f({tensor<float>({1, 2, 3, 4})});
   EXPECT_EQ(out[0].to_vector<float>(), (std::vector<float>{1, 2, 3, 4}));
   EXPECT_EQ(out[1].shape(), (Shape{2, 2}));
@@ -132,7 +173,8 @@ TEST(Compile, AnArgumentCanBeAResult) {
 
 TEST(Compile, NestedFunctionsBecomePartOfTheOuterOne) {
   Compiled inner = compile([](const std::vector<Tensor>& a) { return std::vector<Tensor>{a[0] + 1}; });
-  Compiled outer = compile([&](const std::vector<Tensor>& a) { return std::vector<Tensor>{inner(a)[0] * 2}; });
+  Compiled outer =
+      compile([&](const std::vector<Tensor>& a) { return std::vector<Tensor>{inner(a)[0] * 2}; });
   EXPECT_EQ(outer({tensor<float>({1})})[0].item(), 4);
 }
 

@@ -86,6 +86,7 @@ TEST(Norm, OfEveryOrder) {
   EXPECT_DOUBLE_EQ(norm(x, 3).item(), std::cbrt(91.0));
   EXPECT_DOUBLE_EQ(norm(x, -1).item(), 0);
   expect_near(values(norm(tensor({2.0, -4.0}), -1)), {4.0 / 3});
+  for (double p : {2.0, 1.0, 0.0, 3.0, infinity}) EXPECT_EQ(norm(zeros({0}), p).item(), 0) << p;
   expect_error<ValueError>("[norm] p is NaN", [&] { norm(x, std::nan("")); });
 }
 
@@ -314,6 +315,20 @@ TEST(Interpolate, IntegersByNearestOnly) {
   EXPECT_EQ(values(interpolate(x, {6}, Interpolation::nearest)), (Values{0, 0, 1, 1, 2, 2}));
   expect_error<DTypeError>("[interpolate] needs a floating tensor, got i64",
                            [&] { interpolate(x, {6}, Interpolation::linear); });
+}
+
+TEST(Interpolate, LongAndShortAxesAgree) {
+  // Short axes are multiplied by a matrix, long ones picked from: a line is a line for both.
+  for (std::int64_t size : {50, 200}) {
+    const Tensor line = reshape(arange(0, static_cast<double>(size)), {1, 1, size});
+    const Values aligned = values(interpolate(line, {2 * size - 1}, Interpolation::linear, true));
+    for (std::size_t i = 0; i < aligned.size(); ++i)
+      EXPECT_NEAR(aligned[i], static_cast<double>(i) / 2, 1e-4);
+    const Values shifted = values(interpolate(line, {2 * size}, Interpolation::linear));
+    EXPECT_EQ(shifted[0], 0);
+    EXPECT_NEAR(shifted[1], 0.25, 1e-4);
+    EXPECT_EQ(shifted.back(), static_cast<double>(size - 1));
+  }
 }
 
 TEST(AdaptivePool, WithoutABatch) {

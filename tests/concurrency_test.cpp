@@ -54,7 +54,8 @@ TEST(Concurrency, ThreadsTrainModelsOfTheirOwn) {
 TEST(Concurrency, CompiledFunctionsOfSeveralThreads) {
   const Tensor weight = randn({16, 16}).eval();
   in_threads(3, [&](int) {
-    Compiled f = compile([&](const std::vector<Tensor>& a) { return std::vector<Tensor>{tanh(matmul(a[0], weight))}; });
+    Compiled f = compile(
+        [&](const std::vector<Tensor>& a) { return std::vector<Tensor>{tanh(matmul(a[0], weight))}; });
     for (int k = 0; k < 20; ++k) f({ones({4, 16})})[0].eval();
   });
 }

@@ -70,10 +70,10 @@ TEST(Idx, WithoutZlibCompressionIsRefused) {
 
 TEST(Records, TakesRecordsApart) {
   TemporaryFolder folder;
-  write_atomically(folder / "f", std::string("\x01"
-                                             "abcd"
-                                             "\x02"
-                                             "efgh"));
+  folder.put("f", std::string("\x01"
+                              "abcd"
+                              "\x02"
+                              "efgh"));
   const auto records = load_records(folder / "f", 1, {2, 2});
   EXPECT_EQ(records.labels.shape(), (Shape{2, 1}));
   EXPECT_EQ(records.labels.to_vector<int>(), (std::vector<int>{1, 2}));
@@ -104,7 +104,7 @@ TEST(Records, Cifar10) {
 class CsvTest : public testing::Test {
  protected:
   CsvTable table(std::string_view text, const CsvOptions& options = {}) const {
-    write_atomically(folder / "t.csv", text);
+    folder.put("t.csv", text);
     return CsvTable(folder / "t.csv", options);
   }
   TemporaryFolder folder;
@@ -196,7 +196,7 @@ TEST(Gzip, DataSetsMayBeCompressed) {
                                       0x4b, 0xd4, 0x49, 0xe2, 0x32, 0xd4, 0x31, 0xe2, 0x02, 0x00,
                                       0x7b, 0x07, 0x97, 0x0a, 0x08, 0x00, 0x00, 0x00};
   TemporaryFolder folder;
-  write_atomically(folder / "t.csv.gz", std::as_bytes(std::span(compressed)));
+  folder.put("t.csv.gz", {reinterpret_cast<const char*>(compressed), sizeof compressed});
   EXPECT_EQ(CsvTable(folder / "t.csv.gz").numbers().to_vector<int>(), (std::vector<int>{1, 2}));
   EXPECT_EQ(load_records(folder / "t.csv.gz", 1, {3}).items.shape(), (Shape{2, 3}));
 }

@@ -1,6 +1,8 @@
 // Evaluation: laziness, fusion, memory, the plan cache, levels, long chains.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "hearth/config.h"
 #include "hearth/error.h"
 #include "hearth/eval.h"
@@ -95,6 +97,15 @@ TEST(Eval, LevelsChangeThePlanAndSaySo) {
     conservative = explain({graph()});
   }
   const std::string balanced = explain({graph()});
+  changed.optimization_level = OptimizationLevel::aggressive;
+  {
+    const ConfigScope scope(changed);
+    const Tensor third = x / 3.0 + (3.0 / x) * 3.0;
+    EXPECT_NE(explain({third}).find("1 divisions by a number"), std::string::npos) << explain({third});
+    const auto values = third.to_vector<float>(), inputs = x.to_vector<float>();
+    for (std::size_t i = 0; i < values.size(); ++i)
+      EXPECT_NEAR(values[i], inputs[i] / 3 + 3 / inputs[i] * 3, 1e-5 * std::abs(values[i]));
+  }
   EXPECT_EQ(conservative.find("fusion"), std::string::npos);
   EXPECT_NE(balanced.find("fusion"), std::string::npos);
   EXPECT_NE(conservative, balanced);

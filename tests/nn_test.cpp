@@ -187,10 +187,10 @@ TEST(Module, TrainsInACompiledStep) {
   optim::AdamW optimizer(model.parameters(), {.learning_rate = 0.02});
   MSELoss loss;
   Compiled train = compile([&](const std::vector<Tensor>& batch) {
-    optimizer.zero_grad();
     const Tensor value = loss(model(batch[0]), batch[1]);
     value.backward();
     optimizer.step();
+    optimizer.zero_grad();
     return std::vector<Tensor>{value};
   });
   manual_seed(3);

@@ -65,7 +65,7 @@ TEST(Npy, SavesWhatIsNotDense) {
 
 TEST(Npy, MessagesNameFileAndRule) {
   TemporaryFolder folder;
-  write_atomically(folder / "bad.npy", "not an array");
+  folder.put("bad.npy", "not an array");
   expect_error<FormatError>([&] { load_npy(folder / "bad.npy"); }, {"bad.npy", "not a .npy file"});
   expect_error<FormatError>([&] { load_npy(HEARTH_TEST_DIR "/fuzz/corpus/npy/bad_dtype_object.npy"); },
                             {"bad_dtype_object.npy", "pickles"});

@@ -80,11 +80,12 @@ struct OpCase {
   bool differentiable = true;
   bool integers = false;  // also with integer dtypes
   // Allowed error: `roundings` units of rounding of the element itself, `accumulation` units of the
-  // accumulator's rounding (f32 for halves) of the reference of the absolute inputs, and `scale` units of
+  // accumulator's rounding (f32 for halves) of the sum of magnitudes behind the element, and `scale` units of
   // rounding of the largest element.
   double roundings = 1;
   double accumulation = 0;
   double scale = 0;
+  ArrayFunction magnitude = nullptr;  // null: the reference of the absolute inputs
 };
 
 const std::vector<OpCase>& op_cases();

@@ -9,7 +9,8 @@ void add_contractions(Table& table) {
         "matmul/" + to_string(a) + "@" + to_string(b), {{a}, {b}},
         [](const Tensors& in) { return matmul(in[0], in[1]); },
         [](const Arrays& in) { return reference::matmul(in[0], in[1]); });
-    entry.accumulation = 8;
+    entry.accumulation =
+        std::max(8.0, static_cast<double>(a[a.size() - 1]) / 2);  // a partial sum rounds at every term
     entry.roundings = 2;
   };
   for (const auto& [a, b] : std::vector<std::pair<Shape, Shape>>{{{3, 4}, {4, 5}},
@@ -41,10 +42,11 @@ void add_contractions(Table& table) {
   product({3, 17, 33}, {3, 33, 9});
   product({2, 1025}, {1025, 3});
   const auto other = [&](const std::string& name, const std::vector<Input>& inputs, TensorFunction function,
-                         ArrayFunction reference) {
+                         ArrayFunction reference) -> OpCase& {
     auto& entry = table.add(name, inputs, std::move(function), std::move(reference));
-    entry.accumulation = 8;
+    entry.accumulation = std::max(8.0, static_cast<double>(inputs[0].shape[inputs[0].shape.size() - 1]) / 2);
     entry.roundings = 2;
+    return entry;
   };
   const auto transposed = [](const Array& x) { return reference::permute(x, {1, 0}); };
   other(
@@ -79,7 +81,8 @@ void add_contractions(Table& table) {
         [](const Tensors& in) { return linear(in[0], in[1], in[2]); },
         [=](const Arrays& in) {
           return zip(reference::matmul(in[0], transposed(in[1])), in[2], std::plus<>());
-        });
+        })
+        .scale = 1;  // the product of halves may be rounded before the bias is added
   other(
       "einsum/attention_scores", {{{2, 3, 2, 4}}, {{2, 5, 2, 4}}},
       [](const Tensors& in) { return einsum("bqhd,bkhd->bhqk", in); },

@@ -19,6 +19,7 @@ double sigmoid_of(double x) { return 1 / (1 + std::exp(-x)); }
 double softplus_of(double x) { return x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x)); }
 
 double erfinv_of(double y) {
+  if (y == 0) return y;
   if (!(std::abs(y) < 1)) return std::abs(y) == 1 ? std::copysign(infinity, y) : nan;
   double low = -6, high = 6;  // erf(6) rounds to 1
   for (int i = 0; i < 200; ++i) {
@@ -120,7 +121,8 @@ const std::map<std::string, ElementwiseReference> references = {
   {"relu", {.value = of_x([](double x) { return x < 0 ? 0 : x; }), .roundings = 1}},
   {"sigmoid", {.value = of_x(sigmoid_of), .a = {-9, 9}}},
   {"logsigmoid", {.value = of_x([](double x) { return -softplus_of(-x); }), .a = {-9, 9}}},
-  {"silu", {.value = of_x([](double x) { return x * sigmoid_of(x); }), .a = {-9, 9}}},
+  // Beyond -88 the sigmoid is below f32's normal range and the product loses it, as in PyTorch.
+  {"silu", {.value = of_x([](double x) { return x * sigmoid_of(x); }), .a = {-9, 9}, .special_limit = 80, .integer_a = {-80, 80}}},
   // The derivatives below are there for gradients; what they are at infinity nobody asks.
   {"silu_slope", {.value = of_x([](double x) { return sigmoid_of(x) * (1 + x * (1 - sigmoid_of(x))); }), .a = {-9, 9}, .cancellation = 4, .special = false}},
   {"silu_curvature", {.value = of_x([](double x) { return sigmoid_of(x) * sigmoid_of(-x) * (2 + x * (sigmoid_of(-x) - sigmoid_of(x))); }), .a = {-9, 9}, .cancellation = 4, .special = false}},
@@ -152,7 +154,8 @@ const std::map<std::string, ElementwiseReference> references = {
   {"share_of_larger", {.value = [](double a, double b) { return a > b ? 1 : a == b ? 0.5 : 0; }, .roundings = 1}},
   {"atan2", {.value = [](double a, double b) { return std::atan2(a, b); }}},
   {"hypot", {.value = [](double a, double b) { return std::hypot(a, b); }}},
-  {"logaddexp", {.value = logaddexp_of}},
+  // The larger operand and the logarithm cancel where the result is near 0.
+  {"logaddexp", {.value = logaddexp_of, .cancellation = 2}},
   // comparison and logic
   {"eq", {.value = [](double a, double b) { return a == b; }, .integer_a = {0, 3}, .integer_b = {0, 3}}},
   {"ne", {.value = [](double a, double b) { return a != b; }, .integer_a = {0, 3}, .integer_b = {0, 3}}},

@@ -13,55 +13,44 @@ std::string text_of(const Axes& axes) {
   return axes.empty() ? "all" : text;
 }
 
+// How far a running sum may be off, in roundings of the sum of the terms' magnitudes: each addition rounds a
+// partial sum, which is half the total on average.
+double of_terms(std::int64_t count) { return std::max(16.0, static_cast<double>(count) / 2); }
+
 }  // namespace
 
+// clang-format off
 void add_reductions(Table& table) {
+  using List = const std::vector<double>&;
   struct Reduction {
     const char* name;
     std::function<Tensor(const Tensor&, const Axes&, bool)> function;
-    std::function<double(const std::vector<double>&)> reference;
-    bool needs_elements;  // nothing to return for an empty list
-    bool differentiable, integers;
-    double accumulation;
+    std::function<double(List)> reference;
+    bool accumulates = true;
+    bool needs_elements = false;  // there is nothing to return for an empty list
+    bool differentiable = true;
+    bool integers = false;
     Range range{-2, 2};
+    std::function<double(List)> magnitude = nullptr;
   };
+  const auto mean_square = [](List v) { const double n = reference::norm(v, 2); return n * n / static_cast<double>(std::max<std::size_t>(v.size(), 1)); };
   const std::vector<Reduction> reductions = {
-      {"sum", [](auto& x, auto& a, bool k) { return hearth::sum(x, a, k); }, reference::sum, false, true,
-       true, 16},
-      {"mean", [](auto& x, auto& a, bool k) { return hearth::mean(x, a, k); }, reference::mean, false, true,
-       false, 16},
-      // 1025 factors: each multiplication rounds once.
-      {"prod",
-       [](auto& x, auto& a, bool k) { return hearth::prod(x, a, k); },
-       reference::prod,
-       false,
-       true,
-       true,
-       300,
-       {0.9, 1.1}},
-      {"max", [](auto& x, auto& a, bool k) { return hearth::max(x, a, k); }, reference::max, true, true, true,
-       0},
-      {"min", [](auto& x, auto& a, bool k) { return hearth::min(x, a, k); },
-       [](auto& v) { return reference::min(v); }, true, true, true, 0},
-      {"all", [](auto& x, auto& a, bool k) { return hearth::all(x, a, k); },
-       [](auto& v) { return std::all_of(v.begin(), v.end(), [](double e) { return e != 0; }); }, false, false,
-       true, 0},
-      {"any", [](auto& x, auto& a, bool k) { return hearth::any(x, a, k); },
-       [](auto& v) { return std::any_of(v.begin(), v.end(), [](double e) { return e != 0; }); }, false, false,
-       true, 0},
-      {"var", [](auto& x, auto& a, bool k) { return hearth::var(x, a, 0, k); },
-       [](auto& v) { return reference::var(v, 0); }, false, true, false, 16},
-      {"std", [](auto& x, auto& a, bool k) { return hearth::std(x, a, 1, k); },
-       [](auto& v) { return std::sqrt(reference::var(v, 1)); }, true, true, false, 16},
-      {"logsumexp", [](auto& x, auto& a, bool k) { return hearth::logsumexp(x, a, k); }, reference::logsumexp,
-       true, true, false, 16},
-      {"norm", [](auto& x, auto& a, bool k) { return hearth::norm(x, 2.0, a, k); },
-       [](auto& v) { return reference::norm(v, 2); }, false, true, false, 16},
-      {"norm_1", [](auto& x, auto& a, bool k) { return hearth::norm(x, 1.0, a, k); },
-       [](auto& v) { return reference::norm(v, 1); }, false, true, false, 16},
-      {"norm_inf", [](auto& x, auto& a, bool k) { return hearth::norm(x, infinity, a, k); },
-       [](auto& v) { return reference::norm(v, infinity); }, false, true, false, 0},
+    {.name = "sum", .function = [](auto& x, auto& a, bool k) { return hearth::sum(x, a, k); }, .reference = reference::sum, .integers = true},
+    {.name = "mean", .function = [](auto& x, auto& a, bool k) { return hearth::mean(x, a, k); }, .reference = reference::mean},
+    {.name = "prod", .function = [](auto& x, auto& a, bool k) { return hearth::prod(x, a, k); }, .reference = reference::prod, .integers = true, .range = {0.9, 1.1}},
+    {.name = "max", .function = [](auto& x, auto& a, bool k) { return hearth::max(x, a, k); }, .reference = reference::max, .accumulates = false, .needs_elements = true, .integers = true},
+    {.name = "min", .function = [](auto& x, auto& a, bool k) { return hearth::min(x, a, k); }, .reference = reference::min, .accumulates = false, .needs_elements = true, .integers = true},
+    {.name = "all", .function = [](auto& x, auto& a, bool k) { return hearth::all(x, a, k); }, .reference = [](List v) { return std::all_of(v.begin(), v.end(), [](double e) { return e != 0; }); }, .accumulates = false, .differentiable = false, .integers = true},
+    {.name = "any", .function = [](auto& x, auto& a, bool k) { return hearth::any(x, a, k); }, .reference = [](List v) { return std::any_of(v.begin(), v.end(), [](double e) { return e != 0; }); }, .accumulates = false, .differentiable = false, .integers = true},
+    // The mean is off by roundings of the values, also where the values hardly differ.
+    {.name = "var", .function = [](auto& x, auto& a, bool k) { return hearth::var(x, a, 0, k); }, .reference = [](List v) { return reference::var(v, 0); }, .magnitude = mean_square},
+    {.name = "std", .function = [](auto& x, auto& a, bool k) { return hearth::std(x, a, 1, k); }, .reference = [](List v) { return std::sqrt(reference::var(v, 1)); }, .needs_elements = true, .magnitude = [=](List v) { return std::sqrt(mean_square(v)); }},
+    {.name = "logsumexp", .function = [](auto& x, auto& a, bool k) { return hearth::logsumexp(x, a, k); }, .reference = reference::logsumexp, .needs_elements = true},
+    {.name = "norm", .function = [](auto& x, auto& a, bool k) { return hearth::norm(x, 2.0, a, k); }, .reference = [](List v) { return reference::norm(v, 2); }},
+    {.name = "norm_1", .function = [](auto& x, auto& a, bool k) { return hearth::norm(x, 1.0, a, k); }, .reference = [](List v) { return reference::norm(v, 1); }},
+    {.name = "norm_inf", .function = [](auto& x, auto& a, bool k) { return hearth::norm(x, infinity, a, k); }, .reference = [](List v) { return reference::norm(v, infinity); }, .accumulates = false, .needs_elements = true},
   };
+  // clang-format on
   for (const auto& r : reductions) {
     const auto add = [&](const Shape& shape, const Axes& axes, bool keepdims) {
       auto& entry = table.add(
@@ -70,7 +59,11 @@ void add_reductions(Table& table) {
           [=](const Arrays& in) { return reference::reduce(in[0], axes, keepdims, r.reference); });
       entry.differentiable = r.differentiable;
       entry.integers = r.integers;
-      entry.accumulation = r.accumulation;
+      entry.accumulation = r.accumulates ? of_terms(element_count(shape)) : 0;
+      if (r.magnitude)
+        entry.magnitude = [=](const Arrays& in) {
+          return reference::reduce(in[0], axes, keepdims, r.magnitude);
+        };
       entry.roundings = 2;
     };
     for (const Axes& axes : std::vector<Axes>{{}, {0}, {1}, {-1}, {0, 2}, {1, 2}, {-3, -2, -1}})
@@ -136,7 +129,7 @@ void add_scans(Table& table) {
           for (std::size_t i = 1; i < v.size(); ++i) v[i] += v[i - 1];
           return v;
         });
-    running_sum.accumulation = 16;
+    running_sum.accumulation = of_terms(element_count(shape));
     running_sum.integers = true;
     // One more rounding per factor.
     scan(
@@ -145,8 +138,7 @@ void add_scans(Table& table) {
           for (std::size_t i = 1; i < v.size(); ++i) v[i] *= v[i - 1];
           return v;
         })
-        .accumulation = static_cast<double>(
-        std::max<std::int64_t>(16, shape.empty() ? 1 : std::max(shape[0], shape[shape.size() - 1])));
+        .accumulation = 2 * of_terms(element_count(shape));
     for (bool descending : {false, true}) {
       auto& sorted = scan(
           descending ? "sort_descending" : "sort", shape, axis, {-2, 2},

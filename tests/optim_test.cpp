@@ -142,6 +142,7 @@ TEST_P(OptimizerGolden, CompiledStepReplaysWithChangingRate) {
   Compiled train = compile([&](const std::vector<Tensor>& gradients) {
     for (std::size_t i = 0; i < parameters.size(); ++i) parameters[i].set_grad(gradients[i]);
     optimizer->step();
+    optimizer->zero_grad();
     return std::vector<Tensor>{sum(parameters[0])};
   });
   for (std::size_t step = 0; step < 6; ++step) {
@@ -376,11 +377,11 @@ TEST(LossScaler, ReplaysInACompiledStep) {
   optim::SGD sgd({x}, {.learning_rate = 1.0});
   LossScaler scaler({.initial_scale = 4, .growth_interval = 2});
   Compiled train = compile([&](const std::vector<Tensor>& inputs) {
-    sgd.zero_grad();
     const Tensor loss = sum(x * inputs[0]);
     scaler.scale(loss).backward();
     scaler.step(sgd);
     scaler.update();
+    sgd.zero_grad();
     return std::vector<Tensor>{loss};
   });
   const float infinity = std::numeric_limits<float>::infinity();

@@ -137,10 +137,17 @@ Array along(const Array& x, std::int64_t axis, F f) {
 }
 
 // ---- lists
-inline double sum(const std::vector<double>& v) { return std::accumulate(v.begin(), v.end(), 0.0); }
-inline double mean(const std::vector<double>& v) { return sum(v) / static_cast<double>(v.size()); }
+// Sums are kept in more than double precision, so that f64 can be held to a few roundings.
+using Wide = long double;
+
+inline double sum(const std::vector<double>& v) {
+  return static_cast<double>(std::accumulate(v.begin(), v.end(), Wide(0)));
+}
+inline double mean(const std::vector<double>& v) {
+  return static_cast<double>(std::accumulate(v.begin(), v.end(), Wide(0)) / static_cast<Wide>(v.size()));
+}
 inline double prod(const std::vector<double>& v) {
-  return std::accumulate(v.begin(), v.end(), 1.0, std::multiplies<>());
+  return static_cast<double>(std::accumulate(v.begin(), v.end(), Wide(1), std::multiplies<>()));
 }
 inline double max(const std::vector<double>& v) {
   double best = v[0];
@@ -166,27 +173,35 @@ inline double argmin(std::vector<double> v) {
   return argmax(v);
 }
 inline double var(const std::vector<double>& v, double correction) {
-  const double m = mean(v);
-  double squares = 0;
+  const Wide m = std::accumulate(v.begin(), v.end(), Wide(0)) / static_cast<Wide>(v.size());
+  Wide squares = 0;
   for (double x : v) squares += (x - m) * (x - m);
-  return squares / std::max(static_cast<double>(v.size()) - correction, 0.0);
+  return static_cast<double>(squares /
+                             std::max(static_cast<Wide>(v.size()) - static_cast<Wide>(correction), Wide(0)));
 }
 inline double logsumexp(const std::vector<double>& v) {
   if (v.empty()) return -std::numeric_limits<double>::infinity();
   const double largest = max(v);
   if (std::isinf(largest)) return largest;
-  double total = 0;
-  for (double x : v) total += std::exp(x - largest);
-  return largest + std::log(total);
+  Wide total = 0;
+  for (double x : v) total += std::exp(static_cast<Wide>(x) - largest);
+  return static_cast<double>(largest + std::log(total));
 }
 inline double norm(const std::vector<double>& v, double p) {
-  double total = 0;
-  for (double x : v) total = std::isinf(p) ? std::max(total, std::abs(x)) : total + std::pow(std::abs(x), p);
-  return std::isinf(p) ? total : std::pow(total, 1 / p);
+  Wide total = 0;
+  for (double x : v) {
+    if (std::isinf(p))
+      total = std::max<Wide>(total, std::abs(x));
+    else
+      total += std::pow(static_cast<Wide>(std::abs(x)), static_cast<Wide>(p));
+  }
+  return static_cast<double>(std::isinf(p) ? total : std::pow(total, 1 / static_cast<Wide>(p)));
 }
 inline std::vector<double> softmax(std::vector<double> v) {
-  const double total = logsumexp(v);
-  for (double& x : v) x = std::exp(x - total);
+  const double largest = v.empty() ? 0 : max(v);
+  Wide total = 0;
+  for (double x : v) total += std::exp(static_cast<Wide>(x) - largest);
+  for (double& x : v) x = static_cast<double>(std::exp(static_cast<Wide>(x) - largest) / total);
   return v;
 }
 inline std::vector<double> argsort(const std::vector<double>& v, bool descending) {
@@ -266,7 +281,7 @@ inline Array matmul(const Array& a, const Array& b) {
   shape.push_back(left.size(-2));
   shape.push_back(right.size(-1));
   auto result = generate(shape, [&](const Position& p) {
-    double total = 0;
+    Wide total = 0;
     Position l = p, r = p;
     for (std::int64_t k = 0; k < left.size(-1); ++k) {
       l[l.size() - 1] = k;
@@ -277,7 +292,7 @@ inline Array matmul(const Array& a, const Array& b) {
         if (left.shape[i] == 1) own_l[i] = 0;
       for (std::size_t i = 0; i + 2 < own_r.size(); ++i)
         if (right.shape[i] == 1) own_r[i] = 0;
-      total += left.at(own_l) * right.at(own_r);
+      total += static_cast<Wide>(left.at(own_l)) * right.at(own_r);
     }
     return total;
   });

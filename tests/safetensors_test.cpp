@@ -124,7 +124,7 @@ TEST(Safetensors, UnalignedTensorsAreCopied) {
   io::append_little(text, std::uint64_t{header.size()});
   text += header + "\x07";
   for (const float value : {1.5f, -2.f}) io::append_little(text, std::bit_cast<std::uint32_t>(value));
-  write_atomically(folder / "f", text);
+  folder.put("f", text);
   const SafetensorsFile file(folder / "f");
   EXPECT_EQ(file.tensor("b").to_vector<int>(), std::vector<int>{7});
   EXPECT_EQ(file.tensor("f").to_vector<float>(), (std::vector<float>{1.5f, -2.f}));
@@ -145,7 +145,7 @@ TEST(Safetensors, MessagesNameFileTensorAndRule) {
   const auto load = [&](std::string_view header, std::string_view data) {
     std::string text;
     io::append_little(text, std::uint64_t{header.size()});
-    write_atomically(folder / "bad.safetensors", text + std::string(header) + std::string(data));
+    folder.put("bad.safetensors", text + std::string(header) + std::string(data));
     load_safetensors(folder / "bad.safetensors");
   };
   expect_error<FormatError>(

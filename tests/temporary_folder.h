@@ -3,8 +3,10 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace hearth::test {
@@ -25,6 +27,12 @@ class TemporaryFolder {
 
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path operator/(std::string_view name) const { return path_ / name; }
+
+  // Makes a file. Returns its path.
+  std::filesystem::path put(std::string_view name, std::string_view contents) const {
+    std::ofstream(path_ / name, std::ios::binary) << contents;
+    return path_ / name;
+  }
 
   // The names of all files in it, hidden ones included.
   std::vector<std::string> files() const {

@@ -94,6 +94,11 @@ class AtStep : public Callback {
   std::function<void(Trainer&)> action_;
 };
 
+std::string contents(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
 struct Crash {};
 
 // No file may grow beyond `bytes` while this lives.
@@ -232,6 +237,8 @@ TEST_P(Resumption, IsBitForBit) {
   TrainerConfig config = GetParam().config;
   Session whole(config);
   const Result expected = whole.fit();
+  const TemporaryFolder kept;
+  whole.trainer->save(kept / "whole", whole.train);
 
   // Crashes between checkpoints, at one, within an epoch and at its end; each time with another number of
   // workers.
@@ -250,6 +257,9 @@ TEST_P(Resumption, IsBitForBit) {
               true);
     EXPECT_EQ(result.steps, expected.steps);
     EXPECT_EQ(resumed.bits(), whole.bits()) << GetParam().name << ", crash at " << crash;
+    // The whole state, to the byte of the file: random numbers, place in the data and history included.
+    resumed.trainer->save(folder / "resumed", resumed.train);
+    EXPECT_TRUE(contents(kept / "whole") == contents(folder / "resumed")) << "crash at " << crash;
     ASSERT_EQ(result.history.size(), expected.history.size());
     for (std::size_t i = 0; i < result.history.size(); ++i) {
       EXPECT_EQ(result.history[i].step, expected.history[i].step);
@@ -266,6 +276,8 @@ INSTANTIATE_TEST_SUITE_P(
     Variants, Resumption,
     testing::Values(
         Variant{"plain", {.epochs = 2}}, Variant{"compiled", {.epochs = 2, .use_compile = true}},
+        Variant{"compiled_averaged",
+                {.epochs = 2, .precision = Precision::f16, .ema_decay = 0.9, .use_compile = true}},
         Variant{"accumulating", {.epochs = 2, .accumulate = 2, .clip_norm = 1.0}},
         Variant{"averaged", {.epochs = 2, .ema_decay = 0.95, .schedule = schedule::one_cycle(0.02, 26)}},
         Variant{"f16", {.epochs = 2, .clip_value = 0.5, .precision = Precision::f16}},
@@ -331,16 +343,13 @@ TEST(Checkpoints, InterruptedSaveLeavesTheOldOne) {
   run.fit();
   const auto path = folder.path() / "kept.safetensors";
   run.trainer->save(path, run.train);
-  std::ifstream before_file(path, std::ios::binary);
-  const std::string before((std::istreambuf_iterator<char>(before_file)), {});
+  const std::string before = contents(path);
   // A save that fails on its way: a limit on the size of files stands in for a full disk.
   {
     const FileSizeLimit limit(1000);
     EXPECT_THROW(run.trainer->save(path, run.train), FileError);
   }
-  std::ifstream after_file(path, std::ios::binary);
-  const std::string after((std::istreambuf_iterator<char>(after_file)), {});
-  EXPECT_EQ(before, after);
+  EXPECT_TRUE(contents(path) == before);
   EXPECT_EQ(folder.files().size(), 2u);
 }
 
@@ -405,6 +414,38 @@ TEST(Interrupts, FirstSignalSavesAndReturns) {
     whole.fit();
     EXPECT_EQ(resumed.bits(), whole.bits());
   }
+}
+
+// Raises a signal in the middle of an evaluation.
+class InterruptingMetric : public metrics::Accuracy {
+ public:
+  void update(const Tensor& output, const Tensor& target) override {
+    if (++updates_ == 2) raise(SIGINT);
+    Accuracy::update(output, target);
+  }
+
+ private:
+  int updates_ = 0;
+};
+
+TEST(Interrupts, EvaluationCutShortIsMadeUpFor) {
+  const TemporaryFolder folder;
+  const TrainerConfig config{.epochs = 2,
+                             .checkpoints = {.folder = folder.path(), .resume = Resume::automatic}};
+  Session run(config);
+  run.trainer->add_metric(std::make_unique<InterruptingMetric>());
+  const Result cut = run.fit();
+  EXPECT_EQ(cut.ending, Ending::interrupted);
+  EXPECT_EQ(cut.steps, 13);
+  EXPECT_TRUE(cut.history.empty());
+  Session resumed(config);
+  const Result result = resumed.fit();
+  Session whole({.epochs = 2});
+  const Result expected = whole.fit();
+  ASSERT_EQ(result.history.size(), 2u);
+  EXPECT_EQ(result.history[0].evaluation->loss, expected.history[0].evaluation->loss);
+  EXPECT_EQ(result.history[0].train_loss, expected.history[0].train_loss);
+  EXPECT_EQ(resumed.bits(), whole.bits());
 }
 
 TEST(Interrupts, SecondSignalEndsTheProcess) {

@@ -10,25 +10,28 @@
 
 namespace hearth {
 
-// conservative: no fusion, f32. balanced: fusion, common subexpressions, graph replay, matrix units. aggressive: also
-// measured tuning, and reduced precision where the caller allows it. explain() shows what a level did.
+// conservative: no fusion, every operation as written. balanced: fusion and common subexpressions.
+// aggressive: also what changes results in the last place: divisions by a number become multiplications.
+// explain() shows what a level did.
 enum class OptimizationLevel { conservative, balanced, aggressive };
 
 struct Config {
   OptimizationLevel optimization_level = OptimizationLevel::balanced;
-  bool enable_operator_fusion = true;      // false: every operation is a step of its own
-  bool enable_memory_pooling = true;       // false: memory goes back to the system at once
-  double memory_pool_size_gb = 8.0;        // most memory the pool keeps for later use
-  double max_memory_fraction = 0.9;        // of the device's memory; beyond it OutOfMemory is thrown
-  bool enable_oom_protection = true;       // false: max_memory_fraction is not enforced
-  DType default_precision = DType::f32;    // of factories that are not given a dtype by precision-aware layers
-  bool allow_fp16 = true;                  // false: autocast to f16 is refused
-  bool allow_bf16 = true;                  // false: autocast to bf16 is refused
-  bool enable_mixed_precision = true;      // false: autocast does nothing
-  bool enable_profiling = false;           // record the time of every step; profile_summary() shows it
-  bool enable_strict_validation = false;   // check every step's floating results for NaN and infinity: KernelError
-  int threads = 0;                         // CPU threads; 0 = one per core
-  std::size_t plan_cache_entries = 256;    // plans kept for graphs seen before
+  bool enable_operator_fusion = true;  // false: every operation is a step of its own
+  bool enable_memory_pooling = true;   // false: memory goes back to the system at once
+  double memory_pool_size_gb = 8.0;    // most memory the pool keeps for later use
+  double max_memory_fraction = 0.9;    // of the device's memory; beyond it OutOfMemory is thrown
+  bool enable_oom_protection = true;   // false: max_memory_fraction is not enforced
+  DType default_precision =
+      DType::f32;          // f32, f16 or bf16: what layers multiply matrices in without an Autocast
+  bool allow_fp16 = true;  // false: Autocast to f16 is refused
+  bool allow_bf16 = true;  // false: Autocast to bf16 is refused
+  bool enable_mixed_precision = true;  // false: Autocast and default_precision have no effect
+  bool enable_profiling = false;       // record the time of every step; profile_summary() shows it
+  bool enable_strict_validation =
+      false;        // check every step's floating results for NaN and infinity: KernelError
+  int threads = 0;  // CPU threads; 0 = one per core
+  std::size_t plan_cache_entries = 256;  // plans kept for graphs seen before
 };
 
 // The process-wide configuration. Safe from any thread; a change holds for plans made afterwards.
@@ -36,8 +39,8 @@ Config config();
 // Throws ConfigError that names the option when a value is out of range.
 void set_config(const Config& config);
 
-// By name and text, as from a file or a command line: {"optimization_level", "aggressive"}. Throws ConfigError for an
-// unknown name (with the nearest known one) or a wrong value.
+// By name and text, as from a file or a command line: {"optimization_level", "aggressive"}. Throws
+// ConfigError for an unknown name (with the nearest known one) or a wrong value.
 Config config_from_text(const std::map<std::string, std::string>& options, Config base = {});
 
 }  // namespace hearth

@@ -20,8 +20,8 @@ struct Device {
 // "cpu", "rocm:0", ...
 std::string to_string(Device device);
 
-// Parses "cpu", "rocm", "rocm:1", "cuda:0", ... Throws ValueError for a malformed name, DeviceUnavailable for a device
-// that is not there.
+// Parses "cpu", "rocm", "rocm:1", "cuda:0", ... Throws ValueError for a malformed name, DeviceUnavailable for
+// a device that is not there.
 Device device_from_name(std::string_view name);
 
 // The device on which factories make tensors. Process-wide.
@@ -30,9 +30,9 @@ void set_default_device(Device device);
 
 struct DeviceInfo {
   Device device;
-  std::string name;           // as people know it
-  std::string architecture;   // "gfx1100", "sm_90", the instruction set of a CPU
-  int compute_units = 0;      // cores of a CPU
+  std::string name;          // as people know it
+  std::string architecture;  // "gfx1100", "sm_90", the instruction set of a CPU
+  int compute_units = 0;     // cores of a CPU
   std::size_t total_memory = 0;
   std::size_t free_memory = 0;
 };
@@ -43,9 +43,9 @@ DeviceInfo device_info(Device device);
 void synchronize(Device device = default_device());
 
 struct MemoryStats {
-  std::size_t allocated = 0;    // bytes in use by tensors and plans
-  std::size_t reserved = 0;     // bytes held, the cache included
-  std::size_t peak = 0;         // largest `allocated` since the last reset
+  std::size_t allocated = 0;  // bytes in use by tensors and plans
+  std::size_t reserved = 0;   // bytes held, the cache included
+  std::size_t peak = 0;       // largest `allocated` since the last reset
   std::uint64_t allocations = 0;
   std::uint64_t cache_hits = 0;
 };

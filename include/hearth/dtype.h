@@ -28,9 +28,9 @@ constexpr bool is_floating(DType dtype) { return dtype >= DType::f16; }
 constexpr bool is_integral(DType dtype) { return dtype < DType::f16; }  // bool included
 constexpr bool is_signed(DType dtype) { return dtype != DType::bool_ && dtype != DType::u8; }
 
-// The dtype of an operation on `a` and `b`. Integers promote as in NumPy; an integer with a floating type gives
-// that floating type (NumPy would widen to f64, which a GPU runs at a small fraction of its speed); f16 with bf16
-// gives f32.
+// The dtype of an operation on `a` and `b`. Integers promote as in NumPy; an integer with a floating type
+// gives that floating type (NumPy would widen to f64, which a GPU runs at a small fraction of its speed); f16
+// with bf16 gives f32.
 DType promote(DType a, DType b);
 
 // Half-precision storage types. Arithmetic happens in float.
@@ -51,16 +51,46 @@ struct bfloat16 {
 namespace detail {
 template <typename T>
 struct dtype_of;
-template <> struct dtype_of<bool> { static constexpr DType value = DType::bool_; };
-template <> struct dtype_of<std::uint8_t> { static constexpr DType value = DType::u8; };
-template <> struct dtype_of<std::int8_t> { static constexpr DType value = DType::i8; };
-template <> struct dtype_of<std::int16_t> { static constexpr DType value = DType::i16; };
-template <> struct dtype_of<std::int32_t> { static constexpr DType value = DType::i32; };
-template <> struct dtype_of<std::int64_t> { static constexpr DType value = DType::i64; };
-template <> struct dtype_of<float16> { static constexpr DType value = DType::f16; };
-template <> struct dtype_of<bfloat16> { static constexpr DType value = DType::bf16; };
-template <> struct dtype_of<float> { static constexpr DType value = DType::f32; };
-template <> struct dtype_of<double> { static constexpr DType value = DType::f64; };
+template <>
+struct dtype_of<bool> {
+  static constexpr DType value = DType::bool_;
+};
+template <>
+struct dtype_of<std::uint8_t> {
+  static constexpr DType value = DType::u8;
+};
+template <>
+struct dtype_of<std::int8_t> {
+  static constexpr DType value = DType::i8;
+};
+template <>
+struct dtype_of<std::int16_t> {
+  static constexpr DType value = DType::i16;
+};
+template <>
+struct dtype_of<std::int32_t> {
+  static constexpr DType value = DType::i32;
+};
+template <>
+struct dtype_of<std::int64_t> {
+  static constexpr DType value = DType::i64;
+};
+template <>
+struct dtype_of<float16> {
+  static constexpr DType value = DType::f16;
+};
+template <>
+struct dtype_of<bfloat16> {
+  static constexpr DType value = DType::bf16;
+};
+template <>
+struct dtype_of<float> {
+  static constexpr DType value = DType::f32;
+};
+template <>
+struct dtype_of<double> {
+  static constexpr DType value = DType::f64;
+};
 }  // namespace detail
 
 // The DType of a C++ element type.
@@ -74,7 +104,9 @@ inline bfloat16::bfloat16(float value) {
              : static_cast<std::uint16_t>((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
 }
 
-inline bfloat16::operator float() const { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
+inline bfloat16::operator float() const {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+}
 
 inline float16::float16(float value) {
   // Round to nearest even by letting a float addition do the rounding at the right bit.

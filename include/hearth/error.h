@@ -1,6 +1,7 @@
 // The errors Hearth throws: one family under hearth::Error.
 //
-// A message names the operation, what it got and what is allowed: "[matmul] inner sizes differ: (3, 4) @ (5, 6)".
+// A message names the operation, what it got and what is allowed: "[matmul] inner sizes differ: (3, 4) @ (5,
+// 6)".
 #pragma once
 
 #include <cstddef>

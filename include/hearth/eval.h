@@ -19,16 +19,16 @@ std::string explain(const std::vector<Tensor>& tensors);
 
 // A function traced once per signature (shapes and dtypes of its arguments) and replayed from its plan.
 //
-// The function runs only while tracing, so side effects other than on tensors happen only then. Tensors it captures are
-// read anew at every call, and variables it assigns (parameters, optimiser state, gradients, running statistics) are
-// assigned at every call; random numbers go on from the generator. Numbers it captures are fixed at tracing.
-// A Compiled may be called from one thread at a time.
+// The function runs only while tracing, so side effects other than on tensors happen only then. Tensors it
+// captures are read anew at every call, and variables it assigns (parameters, optimiser state, gradients,
+// running statistics) are assigned at every call; random numbers go on from the generator. Numbers it
+// captures are fixed at tracing. A Compiled may be called from one thread at a time.
 class Compiled {
  public:
   using Function = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
   explicit Compiled(Function function);
   std::vector<Tensor> operator()(const std::vector<Tensor>& arguments);
-  std::size_t traces() const;  // how often the function has been traced
+  std::size_t traces() const;   // how often the function has been traced
   std::string explain() const;  // of the plan used last
 
  private:
@@ -47,12 +47,13 @@ void clear_plan_cache();
 
 // Figures of the plan that ran last in this thread.
 struct PlanStats {
-  std::size_t nodes = 0;          // of the graph
-  std::size_t steps = 0;          // kernels run
-  std::size_t fused_nodes = 0;    // nodes that share a kernel with another
-  std::size_t arena_bytes = 0;    // memory for intermediate values
-  std::size_t required_bytes = 0; // largest sum of intermediate values alive at one step
-  std::size_t output_bytes = 0;   // memory of the results
+  std::size_t nodes = 0;           // of the graph
+  std::size_t steps = 0;           // kernels run
+  std::size_t fused_nodes = 0;     // nodes that share a kernel with another
+  std::size_t arena_bytes = 0;     // memory for intermediate values
+  std::size_t required_bytes = 0;  // largest sum of intermediate values alive at one step
+  std::size_t output_bytes = 0;    // memory of the results
+  std::size_t replaced_bytes = 0;  // ... of which written over the values they replace
   bool from_cache = false;
 };
 PlanStats last_plan_stats();

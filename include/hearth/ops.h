@@ -1,8 +1,8 @@
 // Functions on tensors.
 //
-// Operands broadcast and promote as in NumPy (dtype.h says where not). Every function returns at once and computes
-// later. Errors are thrown here, at the call, never at evaluation: ShapeError, DTypeError, IndexError, ValueError.
-// Axes may be negative. "differentiable" is meant unless said otherwise.
+// Operands broadcast and promote as in NumPy (dtype.h says where not). Every function returns at once and
+// computes later. Errors are thrown here, at the call, never at evaluation: ShapeError, DTypeError,
+// IndexError, ValueError. Axes may be negative. "differentiable" is meant unless said otherwise.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,8 @@ namespace hearth {
 
 // ---- elementwise: one function per row of elementwise.inc, e.g. exp(x), maximum(a, b)
 #define HEARTH_UNARY(name, rule, value, gradient, doc) Tensor name(const Tensor& x);
-#define HEARTH_BINARY(name, rule, value, gradient_a, gradient_b, doc) Tensor name(const Tensor& a, const Tensor& b);
+#define HEARTH_BINARY(name, rule, value, gradient_a, gradient_b, doc) \
+  Tensor name(const Tensor& a, const Tensor& b);
 #include "hearth/elementwise.inc"
 #undef HEARTH_UNARY
 #undef HEARTH_BINARY
@@ -40,7 +41,7 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 // Limits x to [low, high]; an absent bound is open. NaN stays NaN.
 Tensor clamp(const Tensor& x, std::optional<double> low, std::optional<double> high);
 Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight);  // a + weight * (b - a)
-Tensor nan_to_num(const Tensor& x, double nan = 0.0);                 // infinities become the largest finite values
+Tensor nan_to_num(const Tensor& x, double nan = 0.0);  // infinities become the largest finite values
 Tensor masked_fill(const Tensor& x, const Tensor& mask, double value);
 
 // ---- activations with parameters
@@ -59,11 +60,12 @@ Tensor softshrink(const Tensor& x, double lambda = 0.5);
 Tensor hardshrink(const Tensor& x, double lambda = 0.5);
 Tensor glu(const Tensor& x, std::int64_t axis = -1);  // first half * sigmoid(second half)
 
-// ---- reductions; axes {} means all. Sums and products of integers are i64; sums of halves accumulate in f32.
+// ---- reductions; axes {} means all. Sums and products of integers are i64; sums of halves accumulate in
+// f32.
 Tensor sum(const Tensor& x, const Axes& axes = {}, bool keepdims = false);
 Tensor prod(const Tensor& x, const Axes& axes = {}, bool keepdims = false);
 Tensor mean(const Tensor& x, const Axes& axes = {}, bool keepdims = false);  // integers give f32
-Tensor max(const Tensor& x, const Axes& axes = {}, bool keepdims = false);   // NaN wins; ValueError when empty
+Tensor max(const Tensor& x, const Axes& axes = {}, bool keepdims = false);  // NaN wins; ValueError when empty
 Tensor min(const Tensor& x, const Axes& axes = {}, bool keepdims = false);
 Tensor all(const Tensor& x, const Axes& axes = {}, bool keepdims = false);
 Tensor any(const Tensor& x, const Axes& axes = {}, bool keepdims = false);
@@ -107,7 +109,8 @@ Tensor stack(const std::vector<Tensor>& tensors, std::int64_t axis = 0);
 std::vector<Tensor> split(const Tensor& x, std::int64_t size, std::int64_t axis = 0);  // pieces of `size`
 std::vector<Tensor> chunk(const Tensor& x, std::int64_t count, std::int64_t axis = 0);
 // `widths`: elements to add before and after each axis, outermost first.
-Tensor pad(const Tensor& x, const std::vector<std::pair<std::int64_t, std::int64_t>>& widths, double value = 0.0);
+Tensor pad(const Tensor& x, const std::vector<std::pair<std::int64_t, std::int64_t>>& widths,
+           double value = 0.0);
 Tensor contiguous(const Tensor& x);  // a dense row-major layout
 Tensor copy(const Tensor& x);        // a dense copy with storage of its own
 Tensor cast(const Tensor& x, DType dtype);
@@ -115,7 +118,8 @@ Tensor tril(const Tensor& x, std::int64_t diagonal = 0);
 Tensor triu(const Tensor& x, std::int64_t diagonal = 0);
 Tensor diagonal(const Tensor& x);  // of the last two axes
 
-// ---- indexing; indices are integers, negative ones count from the end. They are checked at evaluation: IndexError.
+// ---- indexing; indices are integers, negative ones count from the end. They are checked at evaluation:
+// IndexError.
 Tensor take(const Tensor& x, const Tensor& indices, std::int64_t axis = 0);  // whole slices; index_select
 // out[i][j] = x[index[i][j]][j] for axis 0, and so on; NumPy's take_along_axis, PyTorch's gather.
 Tensor gather(const Tensor& x, std::int64_t axis, const Tensor& indices);
@@ -137,8 +141,8 @@ Tensor einsum(std::string_view equation, const std::vector<Tensor>& operands);
 // x @ weight^T + bias, with weight (out, in).
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 
-// ---- convolution. x (batch, channels, spatial...), weight (out, in / groups, kernel...). One value in an option
-// stands for all spatial axes.
+// ---- convolution. x (batch, channels, spatial...), weight (out, in / groups, kernel...). One value in an
+// option stands for all spatial axes.
 struct ConvOptions {
   std::vector<std::int64_t> stride{1};
   std::vector<std::int64_t> padding{0};
@@ -146,13 +150,19 @@ struct ConvOptions {
   std::int64_t groups = 1;
   std::vector<std::int64_t> output_padding{0};  // transposed only
 };
-Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const ConvOptions& options = {});
-Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const ConvOptions& options = {});
-Tensor conv3d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const ConvOptions& options = {});
+Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
+              const ConvOptions& options = {});
+Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
+              const ConvOptions& options = {});
+Tensor conv3d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
+              const ConvOptions& options = {});
 // weight (in, out / groups, kernel...)
-Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const ConvOptions& options = {});
-Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const ConvOptions& options = {});
-Tensor conv_transpose3d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const ConvOptions& options = {});
+Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
+                        const ConvOptions& options = {});
+Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
+                        const ConvOptions& options = {});
+Tensor conv_transpose3d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
+                        const ConvOptions& options = {});
 
 // ---- pooling over the last 1, 2 or 3 axes. stride {} means the kernel.
 struct PoolOptions {
@@ -180,12 +190,13 @@ Tensor interpolate(const Tensor& x, const std::vector<std::int64_t>& size, Inter
 
 // ---- normalisation; weight and bias may be undefined
 // Over the last axes, those of `weight`'s shape or `axes` trailing ones.
-Tensor layer_norm(const Tensor& x, const Shape& normalized, const Tensor& weight = {}, const Tensor& bias = {},
-                  double epsilon = 1e-5);
+Tensor layer_norm(const Tensor& x, const Shape& normalized, const Tensor& weight = {},
+                  const Tensor& bias = {}, double epsilon = 1e-5);
 Tensor rms_norm(const Tensor& x, const Tensor& weight = {}, double epsilon = 1e-5);  // over the last axis
 Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight = {}, const Tensor& bias = {},
                   double epsilon = 1e-5);
-Tensor instance_norm(const Tensor& x, const Tensor& weight = {}, const Tensor& bias = {}, double epsilon = 1e-5);
+Tensor instance_norm(const Tensor& x, const Tensor& weight = {}, const Tensor& bias = {},
+                     double epsilon = 1e-5);
 // With given statistics per channel (axis 1).
 Tensor batch_norm(const Tensor& x, const Tensor& mean, const Tensor& variance, const Tensor& weight = {},
                   const Tensor& bias = {}, double epsilon = 1e-5);
@@ -197,16 +208,16 @@ BatchNormResult batch_norm_train(const Tensor& x, const Tensor& weight = {}, con
 
 // ---- attention
 struct AttentionOptions {
-  bool causal = false;           // query i of T sees keys up to i + (S - T)
-  std::int64_t window = 0;       // > 0: a query sees only the last `window` keys up to its own position
-  std::optional<double> scale{}; // default 1 / sqrt(head size)
-  Tensor mask{};                 // undefined, bool (true = may attend) or floating (added), broadcast to (B, H, T, S)
-  double dropout = 0.0;          // of the weights
+  bool causal = false;            // query i of T sees keys up to i + (S - T)
+  std::int64_t window = 0;        // > 0: a query sees only the last `window` keys up to its own position
+  std::optional<double> scale{};  // default 1 / sqrt(head size)
+  Tensor mask{};         // undefined, bool (true = may attend) or floating (added), broadcast to (B, H, T, S)
+  double dropout = 0.0;  // of the weights
 };
 // q (B, H, T, D), k and v (B, G, S, D), G a divisor of H. A query that may attend to nothing gives zeros.
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {});
-// Rotary position embedding of x (..., T, D), D even; position of row t is offset + t. interleaved: pairs (2i, 2i + 1),
-// otherwise (i, i + D / 2).
+// Rotary position embedding of x (..., T, D), D even; position of row t is offset + t. interleaved: pairs
+// (2i, 2i + 1), otherwise (i, i + D / 2).
 Tensor rope(const Tensor& x, double base = 10000.0, std::int64_t offset = 0, bool interleaved = false);
 // ... with the given i64 positions (T).
 Tensor rope(const Tensor& x, const Tensor& positions, double base = 10000.0, bool interleaved = false);
@@ -219,15 +230,17 @@ Tensor dropout(const Tensor& x, double p, bool training = true);
 enum class Reduction { none, mean, sum };
 Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction reduction = Reduction::mean);
 Tensor l1_loss(const Tensor& x, const Tensor& target, Reduction reduction = Reduction::mean);
-Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, Reduction reduction = Reduction::mean, double beta = 1.0);
-Tensor huber_loss(const Tensor& x, const Tensor& target, Reduction reduction = Reduction::mean, double delta = 1.0);
+Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, Reduction reduction = Reduction::mean,
+                      double beta = 1.0);
+Tensor huber_loss(const Tensor& x, const Tensor& target, Reduction reduction = Reduction::mean,
+                  double delta = 1.0);
 Tensor bce_loss(const Tensor& x, const Tensor& target, Reduction reduction = Reduction::mean);
 Tensor bce_with_logits_loss(const Tensor& x, const Tensor& target, Reduction reduction = Reduction::mean);
 struct ClassLossOptions {
   Reduction reduction = Reduction::mean;
   std::int64_t ignore_index = -100;
-  Tensor weight{};                // per class; the mean is then weighted
-  double label_smoothing = 0.0;   // cross_entropy only
+  Tensor weight{};               // per class; the mean is then weighted
+  double label_smoothing = 0.0;  // cross_entropy only
 };
 // x (N, C, ...): log-probabilities, target (N, ...) class indices.
 Tensor nll_loss(const Tensor& x, const Tensor& target, const ClassLossOptions& options = {});
@@ -239,7 +252,7 @@ Tensor kl_div_loss(const Tensor& x, const Tensor& target, Reduction reduction = 
 Tensor cosine_similarity(const Tensor& a, const Tensor& b, std::int64_t axis = 1, double epsilon = 1e-8);
 Tensor cosine_embedding_loss(const Tensor& a, const Tensor& b, const Tensor& target, double margin = 0.0,
                              Reduction reduction = Reduction::mean);
-Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative, double margin = 1.0,
-                           double p = 2.0, Reduction reduction = Reduction::mean);
+Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
+                           double margin = 1.0, double p = 2.0, Reduction reduction = Reduction::mean);
 
 }  // namespace hearth

@@ -3,7 +3,8 @@
 // step() builds the update of every parameter as a graph and assigns it; nothing is computed yet. All that
 // changes from step to step (learning rate, step count, moments) lives in tensors the graph reads, so a
 // compiled training step replays with the values of the moment. Outside a compiled function call
-// eval(optimizer.variables()) after step(), or the graph of the steps before is kept alive.
+// eval(optimizer.variables()) after step(), or the graph of the steps before is kept alive; in one call
+// zero_grad() last, because gradients that are left are results of the plan and take memory.
 //
 // Formulas and defaults are PyTorch's unless said otherwise. One step counter serves all parameters: a
 // parameter that gets its first gradient late is corrected for bias as if it had been there from the start.

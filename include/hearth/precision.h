@@ -16,10 +16,12 @@ class Optimizer;
 
 // While one lives, layers in this thread that multiply matrices (linear, convolution, attention) cast f32
 // inputs and weights to `low`; norms, softmax and losses work in f32. Parameters stay as they are. nullopt
-// switches an outer one off.
+// switches an outer one off. Without one, Config::default_precision decides; Config::enable_mixed_precision
+// switches all of it off.
 class Autocast {
  public:
-  explicit Autocast(std::optional<DType> low = DType::bf16);  // f16 or bf16, else DTypeError
+  // f16 or bf16, else DTypeError; ConfigError where Config::allow_fp16 or allow_bf16 forbids it.
+  explicit Autocast(std::optional<DType> low = DType::bf16);
   ~Autocast();
   Autocast(const Autocast&) = delete;
   Autocast& operator=(const Autocast&) = delete;
@@ -28,7 +30,7 @@ class Autocast {
   static std::optional<DType> active();
 
  private:
-  std::optional<DType> before_;
+  std::optional<std::optional<DType>> before_;
 };
 
 // For layers. Both pass undefined tensors and tensors of other dtypes through, and do nothing without an

@@ -1,5 +1,5 @@
-// Random tensors. Counter-based (Philox 4x32-10): for the same seed the numbers are the same on every device and for
-// every thread count.
+// Random tensors. Counter-based (Philox 4x32-10): for the same seed the numbers are the same on every device
+// and for every thread count.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +35,10 @@ class Generator {
 Generator& default_generator();
 void manual_seed(std::uint64_t seed);
 
-Tensor rand(const Shape& shape, DType dtype = DType::f32, Generator& generator = default_generator());   // [0, 1)
-Tensor randn(const Shape& shape, DType dtype = DType::f32, Generator& generator = default_generator());  // normal
+Tensor rand(const Shape& shape, DType dtype = DType::f32,
+            Generator& generator = default_generator());  // [0, 1)
+Tensor randn(const Shape& shape, DType dtype = DType::f32,
+             Generator& generator = default_generator());  // normal
 Tensor uniform(const Shape& shape, double low, double high, DType dtype = DType::f32,
                Generator& generator = default_generator());
 Tensor normal(const Shape& shape, double mean, double deviation, DType dtype = DType::f32,

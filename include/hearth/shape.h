@@ -22,8 +22,8 @@ inline constexpr std::size_t max_dims = 16;
 // Product of the sizes; 1 for a scalar.
 std::int64_t element_count(const Shape& shape);
 
-// Throws ShapeError unless every size is >= 0, there are at most max_dims and the number of bytes for elements of
-// `element_bytes` fits in 63 bits. `operation` goes into the message.
+// Throws ShapeError unless every size is >= 0, there are at most max_dims and the number of bytes for
+// elements of `element_bytes` fits in 63 bits. `operation` goes into the message.
 void check_shape(const Shape& shape, std::size_t element_bytes, const char* operation);
 
 // "(2, 3)", "()" for a scalar.
@@ -35,8 +35,8 @@ Strides contiguous_strides(const Shape& shape);
 // True iff (shape, strides) addresses element_count(shape) elements in row-major order without gaps.
 bool is_contiguous(const Shape& shape, const Strides& strides);
 
-// The same layout, with the strides of axes that are never stepped along made uniform: layouts that address the same
-// elements compare equal.
+// The same layout, with the strides of axes that are never stepped along made uniform: layouts that address
+// the same elements compare equal.
 Strides canonical_strides(const Shape& shape, const Strides& strides);
 
 // NumPy broadcasting of two shapes. Throws ShapeError naming `operation`.

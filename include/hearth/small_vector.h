@@ -21,8 +21,7 @@ class SmallVector {
   explicit SmallVector(std::size_t count, T value = T{}) { assign(count, value); }
   SmallVector(std::initializer_list<T> values) : SmallVector(values.begin(), values.end()) {}
   template <typename It>
-    requires(!std::is_integral_v<It>)
-  SmallVector(It first, It last) {
+  requires(!std::is_integral_v<It>) SmallVector(It first, It last) {
     reserve(static_cast<std::size_t>(last - first));
     for (; first != last; ++first) data_[size_++] = static_cast<T>(*first);
   }
@@ -82,17 +81,11 @@ class SmallVector {
     std::rotate(data_ + position, data_ + size_ - 1, data_ + size_);
   }
   void erase(std::size_t position) {
-    std::copy(data_ + position + 1, data_ + size_, data_ + position);
+    for (std::size_t i = position + 1; i < size_; ++i) data_[i - 1] = data_[i];
     --size_;
   }
   void reserve(std::size_t count) {
-    if (count <= capacity_) return;
-    const std::size_t grown = std::max(count, capacity_ * 2);
-    T* moved = new T[grown];
-    std::copy(begin(), end(), moved);
-    release();
-    data_ = moved;
-    capacity_ = grown;
+    if (count > capacity_) grow(std::max(count, capacity_ * 2));
   }
 
   friend bool operator==(const SmallVector& a, const SmallVector& b) {
@@ -100,6 +93,14 @@ class SmallVector {
   }
 
  private:
+  // Rare, so kept out of the code that pushes.
+  [[gnu::noinline]] void grow(std::size_t capacity) {
+    T* moved = new T[capacity];
+    std::copy(begin(), end(), moved);
+    release();
+    data_ = moved;
+    capacity_ = capacity;
+  }
   void release() {
     if (data_ != inline_) delete[] data_;
   }

@@ -1,11 +1,11 @@
 // Tensor: an n-dimensional array, computed when a value is needed.
 //
-// A Tensor is a handle. Operations build a graph and return at once; eval(), item(), to_vector() and the like compute.
-// Copying a Tensor copies the handle: both name the same variable, so assign(), grad() and requires_grad_() through one
-// are seen through the other.
+// A Tensor is a handle. Operations build a graph and return at once; eval(), item(), to_vector() and the like
+// compute. Copying a Tensor copies the handle: both name the same variable, so assign(), grad() and
+// requires_grad_() through one are seen through the other.
 //
-// Threads: different threads may build graphs and evaluate at the same time, also over shared inputs. One Tensor
-// variable must not be assigned, or have its gradient changed, while another thread uses it.
+// Threads: different threads may build graphs and evaluate at the same time, also over shared inputs. One
+// Tensor variable must not be assigned, or have its gradient changed, while another thread uses it.
 #pragma once
 
 #include <concepts>
@@ -29,7 +29,8 @@ namespace detail {
 struct Variable;
 }
 
-// start, stop, step of one axis, as Python's slice: negative positions count from the end, absent ones are open.
+// start, stop, step of one axis, as Python's slice: negative positions count from the end, absent ones are
+// open.
 struct Slice {
   static constexpr std::int64_t open = std::numeric_limits<std::int64_t>::min();
   std::int64_t start = open;
@@ -45,8 +46,7 @@ class Tensor {
   // A scalar. In arithmetic it takes on the dtype of the other operand, as a Python number does in NumPy:
   // an f16 tensor times 2.0 is f16.
   template <typename T>
-    requires std::is_arithmetic_v<T>
-  Tensor(T value)  // NOLINT: implicit, so that `x * 2` works
+  requires std::is_arithmetic_v<T> Tensor(T value)  // NOLINT: implicit, so that `x * 2` works
       : Tensor(make_scalar(value)) {}
 
   bool defined() const { return variable_ != nullptr; }
@@ -67,9 +67,12 @@ class Tensor {
   // The only element, converted to T. Throws ShapeError when there is more than one.
   template <typename T = double>
   T item() const {
-    if constexpr (std::is_same_v<T, bool>) return item_double() != 0;
-    else if constexpr (std::is_integral_v<T>) return static_cast<T>(item_int());
-    else return static_cast<T>(item_double());
+    if constexpr (std::is_same_v<T, bool>)
+      return item_double() != 0;
+    else if constexpr (std::is_integral_v<T>)
+      return static_cast<T>(item_int());
+    else
+      return static_cast<T>(item_double());
   }
 
   // All elements in row-major order, converted to T.
@@ -79,8 +82,8 @@ class Tensor {
   // The elements in row-major order, as bytes of dtype().
   std::vector<std::byte> to_bytes() const;
 
-  // The evaluated elements in host memory, dense and row-major. T must match dtype(). Valid while a Tensor with this
-  // value lives. Throws DTypeError, or DeviceError when the tensor is not in host memory.
+  // The evaluated elements in host memory, dense and row-major. T must match dtype(). Valid while a Tensor
+  // with this value lives. Throws DTypeError, or DeviceError when the tensor is not in host memory.
   template <typename T>
   std::span<const T> data() const {
     check_dtype(dtype_of<T>);
@@ -98,11 +101,13 @@ class Tensor {
   Tensor grad() const;
   void set_grad(const Tensor& gradient);
   void zero_grad() { set_grad({}); }
-  // Adds d(this)/d(leaf) * seed to the gradient of every leaf; seed defaults to 1 and must be given unless scalar.
+  // Adds d(this)/d(leaf) * seed to the gradient of every leaf; seed defaults to 1 and must be given unless
+  // scalar.
   void backward(const Tensor& seed = {}) const;
   // The same value, cut off from the graph for autograd.
   Tensor detach() const;
-  // Makes this variable, through all its handles, name another value of the same shape and dtype. requires_grad stays.
+  // Makes this variable, through all its handles, name another value of the same shape and dtype.
+  // requires_grad stays.
   void assign(const Tensor& value);
 
   // ---- conversion
@@ -146,9 +151,12 @@ class Tensor {
  private:
   template <typename T>
   static Tensor make_scalar(T value) {
-    if constexpr (std::is_same_v<T, bool>) return scalar_bool(value);
-    else if constexpr (std::is_integral_v<T>) return scalar_int(static_cast<std::int64_t>(value));
-    else return scalar_double(static_cast<double>(value));
+    if constexpr (std::is_same_v<T, bool>)
+      return scalar_bool(value);
+    else if constexpr (std::is_integral_v<T>)
+      return scalar_int(static_cast<std::int64_t>(value));
+    else
+      return scalar_double(static_cast<double>(value));
   }
   static Tensor scalar_bool(bool value);
   static Tensor scalar_int(std::int64_t value);

@@ -9,7 +9,8 @@
 // A run that was killed and is resumed from a checkpoint goes on bit for bit as if it had not been: a
 // checkpoint holds model, optimiser, schedule, loss scale, averaged weights, the default random generator,
 // the place in the data, and the counters below. It is one safetensors file with the counters as JSON in its
-// metadata, put in place in one step, so a crash while saving loses nothing.
+// metadata, put in place in one step, so a crash while saving loses nothing. Runs that computed the same
+// write the same bytes.
 #pragma once
 
 #include <cstdint>
@@ -97,7 +98,7 @@ struct Evaluation {
   double loss = 0;                                        // mean over samples
   std::vector<std::pair<std::string, double>> metrics{};  // in order of add_metric
   std::int64_t samples = 0;
-  double seconds = 0;
+  double seconds = 0;  // 0 in the history of a run before it was resumed
 };
 
 // One line of a run's history, made at each evaluation, or each epoch where nothing is evaluated.

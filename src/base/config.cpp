@@ -22,14 +22,21 @@ std::vector<ConfigListener>& listeners() {
 }
 
 void check_range(bool fine, const char* name, double value, const char* allowed) {
-  if (!fine) throw ConfigError(fmt::format("[config] {} = {} is out of range; allowed: {}", name, value, allowed));
+  if (!fine)
+    throw ConfigError(fmt::format("[config] {} = {} is out of range; allowed: {}", name, value, allowed));
 }
 
 void check(const Config& config) {
-  check_range(config.memory_pool_size_gb >= 0, "memory_pool_size_gb", config.memory_pool_size_gb, "0 or more");
+  check_range(config.memory_pool_size_gb >= 0, "memory_pool_size_gb", config.memory_pool_size_gb,
+              "0 or more");
   check_range(config.max_memory_fraction > 0 && config.max_memory_fraction <= 1, "max_memory_fraction",
               config.max_memory_fraction, "above 0, up to 1");
-  check_range(config.threads >= 0 && config.threads <= 1024, "threads", config.threads, "0 (all cores) to 1024");
+  check_range(config.threads >= 0 && config.threads <= 1024, "threads", config.threads,
+              "0 (all cores) to 1024");
+  check_range(config.default_precision != DType::f16 || config.allow_fp16, "allow_fp16", 0,
+              "true, where default_precision is f16");
+  check_range(config.default_precision != DType::bf16 || config.allow_bf16, "allow_bf16", 0,
+              "true, where default_precision is bf16");
   if (config.default_precision != DType::f32 && config.default_precision != DType::f16 &&
       config.default_precision != DType::bf16)
     throw ConfigError(fmt::format("[config] default_precision = {}; allowed: f32, f16, bf16",
@@ -56,7 +63,8 @@ OptimizationLevel parse_level(const std::string& name, const std::string& text) 
   if (text == "conservative") return OptimizationLevel::conservative;
   if (text == "balanced") return OptimizationLevel::balanced;
   if (text == "aggressive") return OptimizationLevel::aggressive;
-  throw ConfigError(fmt::format("[config] {} = \"{}\"; allowed: conservative, balanced, aggressive", name, text));
+  throw ConfigError(
+      fmt::format("[config] {} = \"{}\"; allowed: conservative, balanced, aggressive", name, text));
 }
 
 DType parse_precision(const std::string& name, const std::string& text) {
@@ -68,7 +76,8 @@ DType parse_precision(const std::string& name, const std::string& text) {
 
 int parse_int(const std::string& name, const std::string& text) {
   const double value = parse_number(name, text);
-  if (value != static_cast<int>(value)) throw ConfigError(fmt::format("[config] {} = {} is not a whole number", name, text));
+  if (value != static_cast<int>(value))
+    throw ConfigError(fmt::format("[config] {} = {} is not a whole number", name, text));
   return static_cast<int>(value);
 }
 
@@ -77,8 +86,11 @@ struct Option {
   void (*set)(Config&, const std::string& name, const std::string& text);
 };
 
-#define HEARTH_OPTION(field, parse) \
-  Option { #field, [](Config& c, const std::string& name, const std::string& text) { c.field = parse(name, text); } }
+#define HEARTH_OPTION(field, parse)                                                                       \
+  Option {                                                                                                \
+#field,                                                                                               \
+        [](Config & c, const std::string& name, const std::string& text) { c.field = parse(name, text); } \
+  }
 const std::vector<Option> options = {
     HEARTH_OPTION(optimization_level, parse_level),
     HEARTH_OPTION(enable_operator_fusion, parse_bool),
@@ -145,9 +157,10 @@ Config config_from_text(const std::map<std::string, std::string>& texts, Config 
     const auto option =
         std::find_if(options.begin(), options.end(), [&](const Option& o) { return name == o.name; });
     if (option == options.end()) {
-      const auto nearest = std::min_element(options.begin(), options.end(), [&](const Option& a, const Option& b) {
-        return edit_distance(name, a.name) < edit_distance(name, b.name);
-      });
+      const auto nearest =
+          std::min_element(options.begin(), options.end(), [&](const Option& a, const Option& b) {
+            return edit_distance(name, a.name) < edit_distance(name, b.name);
+          });
       throw ConfigError(fmt::format("[config] unknown option \"{}\"; did you mean {}?", name, nearest->name));
     }
     option->set(base, name, text);

@@ -1,5 +1,5 @@
-// A 128-bit structural hash: two 64-bit lanes with different multipliers, so that equal hashes may be taken as equal
-// structures.
+// A 128-bit structural hash: two 64-bit lanes with different multipliers, so that equal hashes may be taken
+// as equal structures.
 #pragma once
 
 #include <bit>

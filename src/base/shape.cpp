@@ -51,9 +51,9 @@ Strides contiguous_strides(const Shape& shape) {
 }
 
 bool is_contiguous(const Shape& shape, const Strides& strides) {
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return true;  // no elements, whatever the strides
   std::int64_t step = 1;
   for (std::size_t i = shape.size(); i-- > 0;) {
-    if (shape[i] == 0) return true;
     if (shape[i] != 1 && strides[i] != step) return false;
     step *= shape[i];
   }

@@ -12,8 +12,7 @@ class RangeFunction {
  public:
   template <typename F>
   RangeFunction(const F& f)  // NOLINT: implicit by design, so that a lambda can be passed
-      : object_(&f),
-        call_([](const void* object, std::int64_t begin, std::int64_t end) {
+      : object_(&f), call_([](const void* object, std::int64_t begin, std::int64_t end) {
           (*static_cast<const F*>(object))(begin, end);
         }) {}
   void operator()(std::int64_t begin, std::int64_t end) const { call_(object_, begin, end); }
@@ -23,10 +22,10 @@ class RangeFunction {
   void (*call_)(const void*, std::int64_t, std::int64_t);
 };
 
-// Calls `body(begin, end)` on disjoint ranges that cover [0, count), each at least `grain` long (but the last), on the
-// pool's threads and the calling one. Ranges do not depend on timing only when count <= grain. The first exception
-// thrown by a body is rethrown here. Nested calls run in the calling thread. Safe from any thread: concurrent callers
-// take turns.
+// Calls `body(begin, end)` on disjoint ranges that cover [0, count), each at least `grain` long (but the
+// last), on the pool's threads and the calling one. Ranges do not depend on timing only when count <= grain.
+// The first exception thrown by a body is rethrown here. Nested calls run in the calling thread. Safe from
+// any thread: concurrent callers take turns.
 void parallel_for(std::int64_t count, std::int64_t grain, RangeFunction body);
 
 // Number of threads parallel_for uses, the caller included.

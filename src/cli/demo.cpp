@@ -53,13 +53,18 @@ int run_demo(const DemoOptions& options) {
 void add_demo(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("demo", "Train a small network on digits, in under a minute");
   const auto options = std::make_shared<DemoOptions>();
-  command->add_option("--data", options->data,
-                      "Folder with the four files of MNIST (default: looked for in ../shared/data/mnist; "
-                      "without it, digits are drawn on the spot)");
+  command
+      ->add_option("--data", options->data,
+                   "Folder with the four files of MNIST (default: looked for in ../shared/data/mnist; "
+                   "without it, digits are drawn on the spot)")
+      ->type_name("DIR");
   command->add_option("--epochs", options->epochs, "Times to go through the training images")
-      ->check(CLI::Range(1, 1000))
+      ->type_name("N")
+      ->check(CLI::Range(1, 1000).description(""))
       ->capture_default_str();
-  command->add_option("--seed", options->seed, "Seed of initial weights and order")->capture_default_str();
+  command->add_option("--seed", options->seed, "Seed of initial weights and order")
+      ->type_name("N")
+      ->capture_default_str();
   command->callback([options, &action] { action = [options] { return run_demo(*options); }; });
 }
 

@@ -12,7 +12,11 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", "hearth " HEARTH_VERSION);
   app.require_subcommand(1);
   app.failure_message([](const CLI::App* failed, const CLI::Error& error) {
-    const std::string name = failed->get_parent() == nullptr ? "hearth" : "hearth " + failed->get_name();
+    std::string name = "hearth";
+    while (!failed->get_subcommands().empty()) {
+      failed = failed->get_subcommands().front();
+      name += ' ' + failed->get_name();
+    }
     return fmt::format("hearth: error: {}\nTry '{} --help'.\n", error.what(), name);
   });
   cli::Action action;

@@ -98,34 +98,47 @@ void add_mnist(CLI::App& train, Action& action) {
       train.add_subcommand("mnist", "Train a convolutional network on MNIST to 99 % test accuracy");
   const auto options = std::make_shared<TrainOptions>();
   DigitTraining& training = options->training;
-  command->add_option("--data", options->data,
-                      "Folder with the four files of MNIST (default: ../shared/data/mnist)");
+  command
+      ->add_option("--data", options->data,
+                   "Folder with the four files of MNIST (default: ../shared/data/mnist)")
+      ->type_name("DIR");
   command->add_option("--epochs", training.epochs, "Times to go through the training images")
-      ->check(CLI::Range(1, 100000))
+      ->check(CLI::Range(1, 100000).description(""))
+      ->type_name("N")
       ->capture_default_str();
   command->add_option("--batch-size", training.batch_size, "Images per step")
-      ->check(CLI::Range(1, 60000))
+      ->check(CLI::Range(1, 60000).description(""))
+      ->type_name("N")
       ->capture_default_str();
   command->add_option("--lr", training.learning_rate, "Highest learning rate of the one-cycle schedule")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Validator(CLI::PositiveNumber).description(""))
+      ->type_name("RATE")
       ->capture_default_str();
   command->add_option("--seed", training.seed, "Seed of initial weights, order and dropout")
+      ->type_name("N")
       ->capture_default_str();
   command->add_option("--workers", training.workers, "Threads that prepare batches")
-      ->check(CLI::Range(0, 64))
+      ->check(CLI::Range(0, 64).description(""))
+      ->type_name("N")
       ->capture_default_str();
   const std::map<std::string, train::Precision> precisions{
       {"f32", train::Precision::f32}, {"bf16", train::Precision::bf16}, {"f16", train::Precision::f16}};
   command
       ->add_option("--precision", training.precision,
                    "Type of the matrix work: f32, bf16 or f16 (default f32)")
+      ->type_name("TYPE")
       ->transform(CLI::CheckedTransformer(precisions, CLI::ignore_case).description(""));
-  command->add_option("--device", options->device,
-                      "cpu, rocm, rocm:1, cuda:0, ... (default: see 'hearth devices')");
+  command
+      ->add_option("--device", options->device,
+                   "cpu, rocm, rocm:1, cuda:0, ... (default: see 'hearth devices')")
+      ->type_name("NAME");
   command->add_option("--threads", options->threads, "CPU threads (default: one per core)")
-      ->check(CLI::Range(1, 4096));
-  CLI::Option* checkpoint = command->add_option(
-      "--checkpoint", options->checkpoints, "Folder for checkpoints, written after each epoch and on Ctrl-C");
+      ->check(CLI::Range(1, 4096).description(""))
+      ->type_name("N");
+  CLI::Option* checkpoint = command
+                                ->add_option("--checkpoint", options->checkpoints,
+                                             "Folder for checkpoints, written after each epoch and on Ctrl-C")
+                                ->type_name("DIR");
   command
       ->add_flag("--resume", training.resume,
                  "Go on from the newest checkpoint in --checkpoint, if there is one")

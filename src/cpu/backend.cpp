@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <thread>
 
 #include "base/config_listeners.h"
@@ -33,9 +34,22 @@ void apply(const Config& config) {
 
 std::string processor_name() {
   std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);)
-    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
-  return "CPU";
+  std::string implementer, part;  // what Arm systems have in place of a name
+  for (std::string line; std::getline(info, line);) {
+    const auto colon = line.find(": ");
+    if (colon == std::string::npos) continue;
+    const std::string value = line.substr(colon + 2);
+    if (line.starts_with("model name")) return value;
+    if (line.starts_with("CPU implementer")) implementer = value;
+    if (line.starts_with("CPU part")) part = value;
+  }
+  if (part.empty()) return "CPU";
+  static const std::map<std::string, std::string> known = {{"0xd0c", "Neoverse-N1"}, {"0xd40", "Neoverse-V1"},
+                                                           {"0xd49", "Neoverse-N2"}, {"0xd4f", "Neoverse-V2"},
+                                                           {"0xd08", "Cortex-A72"},  {"0xd0b", "Cortex-A76"}};
+  const auto name = known.find(part);
+  if (implementer == "0x41" && name != known.end()) return "Arm " + name->second;
+  return fmt::format("CPU (implementer {}, part {})", implementer, part);
 }
 
 std::size_t free_memory() {

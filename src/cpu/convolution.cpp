@@ -47,23 +47,24 @@ PoolShape pool_shape(const Shape& x, const Shape& y, const WindowAttributes& win
 template <typename F>
 std::unique_ptr<Kernel> on_dense_arrays(const Step& step, F f) {
   const DType computed = step.outputs[0].dtype == DType::f64 ? DType::f64 : DType::f32;
-  return kernel([f, computed, inputs = step.inputs, output = step.outputs[0]](const KernelArguments& arguments) {
-    std::vector<DenseInput> dense;
-    dense.reserve(inputs.size());
-    std::array<const void*, 2> pointers{};
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-      dense.emplace_back(inputs[i], arguments.inputs[i], computed);
-      pointers[i] = dense.back().data();
-    }
-    DenseOutput result(output, arguments.outputs[0], computed);
-    if (computed == DType::f64)
-      f(static_cast<const double*>(pointers[0]), static_cast<const double*>(pointers[1]),
-        static_cast<double*>(result.data()));
-    else
-      f(static_cast<const float*>(pointers[0]), static_cast<const float*>(pointers[1]),
-        static_cast<float*>(result.data()));
-    result.store();
-  });
+  return kernel(
+      [f, computed, inputs = step.inputs, output = step.outputs[0]](const KernelArguments& arguments) {
+        std::vector<DenseInput> dense;
+        dense.reserve(inputs.size());
+        std::array<const void*, 2> pointers{};
+        for (std::size_t i = 0; i < inputs.size(); ++i) {
+          dense.emplace_back(inputs[i], arguments.inputs[i], computed);
+          pointers[i] = dense.back().data();
+        }
+        DenseOutput result(output, arguments.outputs[0], computed);
+        if (computed == DType::f64)
+          f(static_cast<const double*>(pointers[0]), static_cast<const double*>(pointers[1]),
+            static_cast<double*>(result.data()));
+        else
+          f(static_cast<const float*>(pointers[0]), static_cast<const float*>(pointers[1]),
+            static_cast<float*>(result.data()));
+        result.store();
+      });
 }
 
 }  // namespace
@@ -77,13 +78,11 @@ std::unique_ptr<Kernel> make_convolution(const Step& step) {
         conv_forward(shape, x, w, decltype(x){nullptr}, y);
       });
     case Op::conv_input_grad:
-      return on_dense_arrays(step, [shape = conv_shape(out, second, first, window)](auto dy, auto w, auto dx) {
-        conv_input_gradient(shape, dy, w, dx);
-      });
+      return on_dense_arrays(step, [shape = conv_shape(out, second, first, window)](
+                                       auto dy, auto w, auto dx) { conv_input_gradient(shape, dy, w, dx); });
     default:
-      return on_dense_arrays(step, [shape = conv_shape(first, out, second, window)](auto x, auto dy, auto dw) {
-        conv_weight_gradient(shape, x, dy, dw);
-      });
+      return on_dense_arrays(step, [shape = conv_shape(first, out, second, window)](
+                                       auto x, auto dy, auto dw) { conv_weight_gradient(shape, x, dy, dw); });
   }
 }
 
@@ -97,9 +96,8 @@ std::unique_ptr<Kernel> make_pooling(const Step& step) {
         max_pool_forward(shape, x, y);
       });
     case Op::max_pool_grad:
-      return on_dense_arrays(step, [shape = pool_shape(out, step.inputs[1].shape, window)](auto x, auto dy, auto dx) {
-        max_pool_backward(shape, x, dy, dx);
-      });
+      return on_dense_arrays(step, [shape = pool_shape(out, step.inputs[1].shape, window)](
+                                       auto x, auto dy, auto dx) { max_pool_backward(shape, x, dy, dx); });
     case Op::avg_pool:
       return on_dense_arrays(step, [shape = pool_shape(first, out, window), include](auto x, auto, auto y) {
         avg_pool_forward(shape, include, x, y);

@@ -1,14 +1,15 @@
 // Choosing among the variants of the vector kernels.
 //
-// Files in cpu/isa/ are compiled once per instruction set, with HEARTH_ISA naming the variant's namespace. Each subject
-// has a table of function pointers, declared with HEARTH_DECLARE_ISA_TABLE and defined in every variant:
+// Files in cpu/isa/ are compiled once per instruction set, with HEARTH_ISA naming the variant's namespace.
+// Each subject has a table of function pointers, declared with HEARTH_DECLARE_ISA_TABLE and defined in every
+// variant:
 //
 //   struct CopyKernels { void (*copy)(...); };              // cpu/copy_kernels.h
 //   HEARTH_DECLARE_ISA_TABLE(CopyKernels, copy_kernels)     //   declares copy_kernels() as well
 //   namespace hearth::cpu::HEARTH_ISA { const CopyKernels copy_kernels_table = {...}; }   // cpu/isa/copy.cpp
 //
-// Code in cpu/isa/ must not instantiate library templates that are not inlined: the linker would keep one copy, perhaps
-// the one with instructions this machine lacks.
+// Code in cpu/isa/ must not instantiate library templates that are not inlined: the linker would keep one
+// copy, perhaps the one with instructions this machine lacks.
 #pragma once
 
 namespace hearth::cpu {
@@ -22,32 +23,30 @@ const char* isa_name();
 }  // namespace hearth::cpu
 
 #if defined(__x86_64__)
-#define HEARTH_DECLARE_ISA_TABLE(Type, name)                \
-  namespace hearth::cpu {                                   \
-  namespace baseline {                                      \
-  extern const Type name##_table;                           \
-  }                                                         \
-  namespace avx2 {                                          \
-  extern const Type name##_table;                           \
-  }                                                         \
-  namespace avx512 {                                        \
-  extern const Type name##_table;                           \
-  }                                                         \
-  inline const Type& name() {                               \
-    static const Type& chosen = best_isa() == Isa::avx512   \
-                                    ? avx512::name##_table  \
-                                : best_isa() == Isa::avx2   \
-                                    ? avx2::name##_table    \
-                                    : baseline::name##_table; \
-    return chosen;                                          \
-  }                                                         \
+#define HEARTH_DECLARE_ISA_TABLE(Type, name)                                        \
+  namespace hearth::cpu {                                                           \
+  namespace baseline {                                                              \
+  extern const Type name##_table;                                                   \
+  }                                                                                 \
+  namespace avx2 {                                                                  \
+  extern const Type name##_table;                                                   \
+  }                                                                                 \
+  namespace avx512 {                                                                \
+  extern const Type name##_table;                                                   \
+  }                                                                                 \
+  inline const Type& name() {                                                       \
+    static const Type& chosen = best_isa() == Isa::avx512 ? avx512::name##_table    \
+                                : best_isa() == Isa::avx2 ? avx2::name##_table      \
+                                                          : baseline::name##_table; \
+    return chosen;                                                                  \
+  }                                                                                 \
   }
 #else
-#define HEARTH_DECLARE_ISA_TABLE(Type, name)                           \
-  namespace hearth::cpu {                                              \
-  namespace baseline {                                                 \
-  extern const Type name##_table;                                      \
-  }                                                                    \
-  inline const Type& name() { return baseline::name##_table; }         \
+#define HEARTH_DECLARE_ISA_TABLE(Type, name)                   \
+  namespace hearth::cpu {                                      \
+  namespace baseline {                                         \
+  extern const Type name##_table;                              \
+  }                                                            \
+  inline const Type& name() { return baseline::name##_table; } \
   }
 #endif

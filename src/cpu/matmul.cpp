@@ -1,5 +1,5 @@
-// Matrix products through OpenBLAS, called single-threaded from our own threads: one pool for everything, and the
-// expression that follows a product runs on each block of the result while it is in the cache.
+// Matrix products through OpenBLAS, called single-threaded from our own threads: one pool for everything, and
+// the expression that follows a product runs on each block of the result while it is in the cache.
 #include <cblas.h>
 #include <fmt/format.h>
 
@@ -19,25 +19,25 @@ extern "C" void openblas_set_num_threads(int);
 namespace hearth::cpu {
 namespace {
 
-void gemm(CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, std::int64_t m, std::int64_t n, std::int64_t k, const float* a,
-          std::int64_t lda, const float* b, std::int64_t ldb, float* c, std::int64_t ldc) {
+void gemm(CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, std::int64_t m, std::int64_t n, std::int64_t k,
+          const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float* c, std::int64_t ldc) {
   cblas_sgemm(CblasRowMajor, ta, tb, static_cast<int>(m), static_cast<int>(n), static_cast<int>(k), 1.0f, a,
               static_cast<int>(lda), b, static_cast<int>(ldb), 0.0f, c, static_cast<int>(ldc));
 }
-void gemm(CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, std::int64_t m, std::int64_t n, std::int64_t k, const double* a,
-          std::int64_t lda, const double* b, std::int64_t ldb, double* c, std::int64_t ldc) {
+void gemm(CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, std::int64_t m, std::int64_t n, std::int64_t k,
+          const double* a, std::int64_t lda, const double* b, std::int64_t ldb, double* c, std::int64_t ldc) {
   cblas_dgemm(CblasRowMajor, ta, tb, static_cast<int>(m), static_cast<int>(n), static_cast<int>(k), 1.0, a,
               static_cast<int>(lda), b, static_cast<int>(ldb), 0.0, c, static_cast<int>(ldc));
 }
-void gemv(CBLAS_TRANSPOSE t, std::int64_t rows, std::int64_t columns, const float* a, std::int64_t lda, const float* x,
-          std::int64_t dx, float* y, std::int64_t dy) {
-  cblas_sgemv(CblasRowMajor, t, static_cast<int>(rows), static_cast<int>(columns), 1.0f, a, static_cast<int>(lda), x,
-              static_cast<int>(dx), 0.0f, y, static_cast<int>(dy));
+void gemv(CBLAS_TRANSPOSE t, std::int64_t rows, std::int64_t columns, const float* a, std::int64_t lda,
+          const float* x, std::int64_t dx, float* y, std::int64_t dy) {
+  cblas_sgemv(CblasRowMajor, t, static_cast<int>(rows), static_cast<int>(columns), 1.0f, a,
+              static_cast<int>(lda), x, static_cast<int>(dx), 0.0f, y, static_cast<int>(dy));
 }
 void gemv(CBLAS_TRANSPOSE t, std::int64_t rows, std::int64_t columns, const double* a, std::int64_t lda,
           const double* x, std::int64_t dx, double* y, std::int64_t dy) {
-  cblas_dgemv(CblasRowMajor, t, static_cast<int>(rows), static_cast<int>(columns), 1.0, a, static_cast<int>(lda), x,
-              static_cast<int>(dx), 0.0, y, static_cast<int>(dy));
+  cblas_dgemv(CblasRowMajor, t, static_cast<int>(rows), static_cast<int>(columns), 1.0, a,
+              static_cast<int>(lda), x, static_cast<int>(dx), 0.0, y, static_cast<int>(dy));
 }
 
 // One operand: a stack of matrices.
@@ -121,8 +121,10 @@ class MatmulKernel final : public Kernel {
   void run(const KernelArguments& arguments) const override {
     if (m_ == 0 || n_ == 0 || batches_ == 0) return;
     const bool copy_a = !a_.usable || a_.dtype != dtype_of<T>, copy_b = !b_.usable || b_.dtype != dtype_of<T>;
-    if (copy_a || copy_b || result_ != dtype_of<T>) run_converted(arguments, copy_a, copy_b);
-    else run_direct(arguments);
+    if (copy_a || copy_b || result_ != dtype_of<T>)
+      run_converted(arguments, copy_a, copy_b);
+    else
+      run_direct(arguments);
   }
 
  private:
@@ -148,15 +150,20 @@ class MatmulKernel final : public Kernel {
     } else if (columns == 1) {
       const T* x = b.at(0, column);
       const auto step = b.transposed ? 1 : b.leading;
-      if (a.transposed) gemv(CblasTrans, k_, rows, a.at(row, 0), a.leading, x, step, c, ldc);
-      else gemv(CblasNoTrans, rows, k_, a.at(row, 0), a.leading, x, step, c, ldc);
+      if (a.transposed)
+        gemv(CblasTrans, k_, rows, a.at(row, 0), a.leading, x, step, c, ldc);
+      else
+        gemv(CblasNoTrans, rows, k_, a.at(row, 0), a.leading, x, step, c, ldc);
     } else if (rows == 1) {
       const T* x = a.at(row, 0);
       const auto step = a.transposed ? a.leading : 1;
-      if (b.transposed) gemv(CblasNoTrans, columns, k_, b.at(0, column), b.leading, x, step, c, 1);
-      else gemv(CblasTrans, k_, columns, b.at(0, column), b.leading, x, step, c, 1);
+      if (b.transposed)
+        gemv(CblasNoTrans, columns, k_, b.at(0, column), b.leading, x, step, c, 1);
+      else
+        gemv(CblasTrans, k_, columns, b.at(0, column), b.leading, x, step, c, 1);
     } else {
-      gemm(a.transpose(), b.transpose(), rows, columns, k_, a.at(row, 0), a.leading, b.at(0, column), b.leading, c, ldc);
+      gemm(a.transpose(), b.transpose(), rows, columns, k_, a.at(row, 0), a.leading, b.at(0, column),
+           b.leading, c, ldc);
     }
   }
 
@@ -165,11 +172,13 @@ class MatmulKernel final : public Kernel {
     std::int64_t row_parts, column_parts;
   };
   Division divide(std::int64_t products) const {
-    const double operations = 2.0 * static_cast<double>(m_) * static_cast<double>(n_) * static_cast<double>(k_);
+    const double operations =
+        2.0 * static_cast<double>(m_) * static_cast<double>(n_) * static_cast<double>(k_);
     const std::int64_t threads = thread_count();
     if (products >= threads || operations * static_cast<double>(products) < 2e5) return {1, 1};
-    const auto wanted = std::min<std::int64_t>((threads + products - 1) / products,
-                                               std::max<std::int64_t>(1, static_cast<std::int64_t>(operations / 1e5)));
+    const auto wanted =
+        std::min<std::int64_t>((threads + products - 1) / products,
+                               std::max<std::int64_t>(1, static_cast<std::int64_t>(operations / 1e5)));
     Division best{1, 1};
     double best_cost = std::numeric_limits<double>::infinity();
     for (std::int64_t rows = 1; rows <= wanted; ++rows) {
@@ -192,13 +201,15 @@ class MatmulKernel final : public Kernel {
   void multiply_all(const KernelArguments& arguments, std::int64_t products, GetMatrices get) const {
     const Division division = divide(products);
     const auto parts = division.row_parts * division.column_parts;
-    const double operations = 2.0 * static_cast<double>(m_) * static_cast<double>(n_) * static_cast<double>(k_);
+    const double operations =
+        2.0 * static_cast<double>(m_) * static_cast<double>(n_) * static_cast<double>(k_);
     const auto grain = std::max<std::int64_t>(1, static_cast<std::int64_t>(1e5 / std::max(1.0, operations)));
     parallel_for(products * parts, grain, [&](std::int64_t begin, std::int64_t end) {
       for (auto job = begin; job < end; ++job) {
         const auto batch = job / parts, part = job % parts;
         const auto row_part = part / division.column_parts, column_part = part % division.column_parts;
-        const auto row = m_ * row_part / division.row_parts, row_end = m_ * (row_part + 1) / division.row_parts;
+        const auto row = m_ * row_part / division.row_parts,
+                   row_end = m_ * (row_part + 1) / division.row_parts;
         const auto column = n_ * column_part / division.column_parts,
                    column_end = n_ * (column_part + 1) / division.column_parts;
         const auto [a, b] = get(batch);
@@ -213,8 +224,8 @@ class MatmulKernel final : public Kernel {
   }
 
   // A block of rows at a time: the product into scratch, then the expression over it.
-  void multiply_and_go_on(const KernelArguments& arguments, const Matrix& a, const Matrix& b, std::int64_t batch,
-                          std::int64_t row, std::int64_t row_end) const {
+  void multiply_and_go_on(const KernelArguments& arguments, const Matrix& a, const Matrix& b,
+                          std::int64_t batch, std::int64_t row, std::int64_t row_end) const {
     const auto block = std::clamp<std::int64_t>(128 * 1024 / n_, 1, row_end - row);
     AlignedBytes scratch(static_cast<std::size_t>(block * n_) * sizeof(T));
     T* product = reinterpret_cast<T*>(scratch.data());
@@ -226,8 +237,8 @@ class MatmulKernel final : public Kernel {
     }
   }
 
-  void go_on(const KernelArguments& arguments, TileProgram::Workspace& workspace, const T* product, std::int64_t first,
-             std::int64_t count) const {
+  void go_on(const KernelArguments& arguments, TileProgram::Workspace& workspace, const T* product,
+             std::int64_t first, std::int64_t count) const {
     const auto tile = program_->tile_length();
     for (std::int64_t start = 0; start < count; start += tile) {
       const auto n = std::min(tile, count - start);
@@ -260,7 +271,8 @@ class MatmulKernel final : public Kernel {
     AlignedBytes a_scratch(copy_a ? static_cast<std::size_t>(m_ * k_) * sizeof(T) : 0);
     AlignedBytes b_scratch(copy_b ? static_cast<std::size_t>(k_ * n_) * sizeof(T) : 0);
     AlignedBytes c_scratch(result_ == dtype_of<T> ? 0 : static_cast<std::size_t>(m_ * n_) * sizeof(T));
-    std::int64_t a_offset = -1, b_offset = -1;  // what the scratch holds: a broadcast operand is converted once
+    std::int64_t a_offset = -1,
+                 b_offset = -1;  // what the scratch holds: a broadcast operand is converted once
     for (std::int64_t batch = 0; batch < batches_; ++batch) {
       Matrix a = copy_a ? Matrix{reinterpret_cast<T*>(a_scratch.data()), false, std::max<std::int64_t>(1, k_)}
                         : matrix(a_, arguments.inputs[0], batch);
@@ -288,15 +300,18 @@ class MatmulKernel final : public Kernel {
       }
       const KernelArguments one{arguments.inputs, outputs.data(), arguments.numbers};
       multiply_all(one, 1, [&](std::int64_t) { return std::pair{a, b}; });
-      if (convert) store_halves(reinterpret_cast<const T*>(c_scratch.data()), batch * m_ * n_, arguments.outputs[0]);
+      if (convert)
+        store_halves(reinterpret_cast<const T*>(c_scratch.data()), batch * m_ * n_, arguments.outputs[0]);
     }
   }
 
-  void parallel_rows(const KernelArguments& arguments, const Matrix& a, const Matrix& b, std::int64_t batch) const {
+  void parallel_rows(const KernelArguments& arguments, const Matrix& a, const Matrix& b,
+                     std::int64_t batch) const {
     const Division division = divide(1);
     parallel_for(division.row_parts, 1, [&](std::int64_t begin, std::int64_t end) {
       for (auto part = begin; part < end; ++part)
-        multiply_and_go_on(arguments, a, b, batch, m_ * part / division.row_parts, m_ * (part + 1) / division.row_parts);
+        multiply_and_go_on(arguments, a, b, batch, m_ * part / division.row_parts,
+                           m_ * (part + 1) / division.row_parts);
     });
   }
 
@@ -325,15 +340,17 @@ class IntegerMatmulKernel final : public Kernel {
     const auto m = a_.rows, n = b_.columns, k = a_.columns;
     parallel_for(element_count(a_.batch) * m, 1, [&](std::int64_t begin, std::int64_t end) {
       for (auto job = begin; job < end; ++job) {
-        const T* a = static_cast<const T*>(arguments.inputs[0]) + a_.offset(job / m) + job % m * a_.row_stride;
+        const T* a =
+            static_cast<const T*>(arguments.inputs[0]) + a_.offset(job / m) + job % m * a_.row_stride;
         const T* b = static_cast<const T*>(arguments.inputs[1]) + b_.offset(job / m);
         T* c = static_cast<T*>(arguments.outputs[0]) + job * n;
         std::fill_n(c, n, T(0));
         for (std::int64_t i = 0; i < k; ++i) {
           const auto factor = static_cast<std::uint64_t>(a[i * a_.column_stride]);
           for (std::int64_t j = 0; j < n; ++j)
-            c[j] = static_cast<T>(static_cast<std::uint64_t>(c[j]) +
-                                  factor * static_cast<std::uint64_t>(b[i * b_.row_stride + j * b_.column_stride]));
+            c[j] = static_cast<T>(
+                static_cast<std::uint64_t>(c[j]) +
+                factor * static_cast<std::uint64_t>(b[i * b_.row_stride + j * b_.column_stride]));
         }
       }
     });

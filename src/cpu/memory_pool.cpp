@@ -26,7 +26,8 @@ std::size_t size_class(std::size_t bytes) {
 }
 
 std::size_t physical_memory() {
-  std::size_t total = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGE_SIZE));
+  std::size_t total =
+      static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGE_SIZE));
   std::ifstream limit("/sys/fs/cgroup/memory.max");  // a container may have less
   std::size_t bytes = 0;
   if (limit >> bytes && bytes > 0) total = std::min(total, bytes);
@@ -45,7 +46,8 @@ void* system_allocate(std::size_t size) {
 
 class MemoryPool::PoolBuffer final : public Buffer {
  public:
-  PoolBuffer(MemoryPool& pool, void* block, std::size_t requested, std::size_t size) : pool_(pool), size_(size) {
+  PoolBuffer(MemoryPool& pool, void* block, std::size_t requested, std::size_t size)
+      : pool_(pool), size_(size) {
     data = block;
     bytes = requested;
   }
@@ -63,7 +65,8 @@ void MemoryPool::configure(const Config& config) {
   budget_ = config.enable_oom_protection
                 ? static_cast<std::size_t>(static_cast<double>(total_memory_) * config.max_memory_fraction)
                 : std::numeric_limits<std::size_t>::max();
-  cache_limit_ = config.enable_memory_pooling ? static_cast<std::size_t>(config.memory_pool_size_gb * (1ull << 30)) : 0;
+  cache_limit_ =
+      config.enable_memory_pooling ? static_cast<std::size_t>(config.memory_pool_size_gb * (1ull << 30)) : 0;
   trim(cache_limit_);
 }
 
@@ -81,14 +84,16 @@ std::shared_ptr<Buffer> MemoryPool::allocate(std::size_t bytes) {
     } else {
       if (stats_.reserved + size > budget_) trim(0);
       if (size > budget_ || stats_.reserved > budget_ - size)
-        throw OutOfMemory(fmt::format("[memory] {} bytes asked for, {} in use, the limit is {}; raise max_memory_fraction "
-                                      "or use smaller tensors",
-                                      bytes, stats_.allocated, budget_),
-                          bytes, budget_ - std::min(budget_, stats_.reserved));
+        throw OutOfMemory(
+            fmt::format("[memory] {} bytes asked for, {} in use, the limit is {}; raise max_memory_fraction "
+                        "or use smaller tensors",
+                        bytes, stats_.allocated, budget_),
+            bytes, budget_ - std::min(budget_, stats_.reserved));
       block = system_allocate(size);
       if (!block)
-        throw OutOfMemory(fmt::format("[memory] the system has no {} bytes left ({} in use)", bytes, stats_.allocated),
-                          bytes, 0);
+        throw OutOfMemory(
+            fmt::format("[memory] the system has no {} bytes left ({} in use)", bytes, stats_.allocated),
+            bytes, 0);
       stats_.reserved += size;
     }
     stats_.allocated += size;

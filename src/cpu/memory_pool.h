@@ -1,4 +1,5 @@
-// The CPU's caching allocator. Large blocks cost page faults each time they come from the system; kept ones do not.
+// The CPU's caching allocator. Large blocks cost page faults each time they come from the system; kept ones
+// do not.
 #pragma once
 
 #include <map>
@@ -16,7 +17,8 @@ namespace hearth::cpu {
 class MemoryPool {
  public:
   MemoryPool();
-  // Aligned to 64 bytes. Throws OutOfMemory when the budget (Config::max_memory_fraction) or the system says no.
+  // Aligned to 64 bytes. Throws OutOfMemory when the budget (Config::max_memory_fraction) or the system says
+  // no.
   std::shared_ptr<Buffer> allocate(std::size_t bytes);
   void configure(const Config& config);
   MemoryStats stats() const;

@@ -41,6 +41,7 @@ class ReductionKernel final : public Kernel {
   }
 
   void run(const KernelArguments& arguments) const override {
+    if (outputs_ == 0) return;
     const auto width = rows_inside_ ? block_kept_ : std::min(block_kept_, program_.tile_length());
     const auto chunks = rows_inside_ ? row_chunks() : (block_kept_ + width - 1) / width;
     const auto jobs = outer_kept_ * chunks;

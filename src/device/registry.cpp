@@ -55,7 +55,8 @@ Device device_from_name(std::string_view name) {
     backend(device);
     return device;
   }
-  throw ValueError(fmt::format("[device] \"{}\" is not a device name; expected cpu, rocm[:N] or cuda[:N]", name));
+  throw ValueError(
+      fmt::format("[device] \"{}\" is not a device name; expected cpu, rocm[:N] or cuda[:N]", name));
 }
 
 Device default_device() { return current_device.load(); }

@@ -20,8 +20,8 @@ struct Layout {
   bool contiguous() const { return is_contiguous(shape, strides); }
 };
 
-// An elementwise computation in static single assignment form. Values are numbered: first the inputs, then the
-// immediates (numbers known at each run), then the result of each instruction.
+// An elementwise computation in static single assignment form. Values are numbered: first the inputs, then
+// the immediates (numbers known at each run), then the result of each instruction.
 struct Expression {
   struct Instruction {
     Op op;
@@ -32,7 +32,8 @@ struct Expression {
   std::vector<DType> inputs;
   std::vector<DType> immediates;
   std::vector<Instruction> instructions;
-  std::vector<std::uint16_t> outputs;  // values that are stored (for a reduction: the first one is reduced, not stored)
+  std::vector<std::uint16_t>
+      outputs;  // values that are stored (for a reduction: the first one is reduced, not stored)
 
   std::size_t first_result() const { return inputs.size() + immediates.size(); }
   DType dtype(std::size_t value) const {
@@ -44,13 +45,16 @@ struct Expression {
 
 // One kernel's worth of work.
 //
-//   elementwise  for every index of `domain`: evaluate the expression, store outputs[k]. Inputs are laid out over the
+//   elementwise  for every index of `domain`: evaluate the expression, store outputs[k]. Inputs are laid out
+//   over the
 //                domain (stride 0 where broadcast); outputs are dense.
-//   reduce       the same, and outputs[0] is the reduction of the expression's first output over the attribute's axes;
+//   reduce       the same, and outputs[0] is the reduction of the expression's first output over the
+//   attribute's axes;
 //                outputs[1..] store the expression's further outputs.
-//   matmul, conv the operation on the first inputs; then, if the expression has instructions, the expression over the
-//                dense result: its input 0 is the result, inputs 1.. are the step's remaining inputs laid out over
-//                `domain`, the result's shape.
+//   matmul, conv the operation on the first inputs; then, if the expression has instructions, the expression
+//   over the
+//                dense result: its input 0 is the result, inputs 1.. are the step's remaining inputs laid out
+//                over `domain`, the result's shape.
 //   others       the operation `op` itself.
 struct Step {
   Op op = Op::value;

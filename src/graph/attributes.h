@@ -20,7 +20,8 @@ struct PermuteAttributes {
   auto fields() const { return std::tie(order); }
 };
 
-struct SliceAttributes {  // first element and step per axis; the lengths are the node's shape (unslice: the input's)
+struct SliceAttributes {  // first element and step per axis; the lengths are the node's shape (unslice: the
+                          // input's)
   Shape start, step;
   auto fields() const { return std::tie(start, step); }
 };
@@ -61,14 +62,16 @@ struct RopeAttributes {
   auto fields() const { return std::tie(base, interleaved, inverse); }
 };
 
-using Attributes = std::variant<std::monostate, ReduceAttributes, PermuteAttributes, SliceAttributes, AxisAttributes,
-                                PadAttributes, RangeAttributes, WindowAttributes, NormAttributes, RopeAttributes>;
+using Attributes =
+    std::variant<std::monostate, ReduceAttributes, PermuteAttributes, SliceAttributes, AxisAttributes,
+                 PadAttributes, RangeAttributes, WindowAttributes, NormAttributes, RopeAttributes>;
 
 inline void hash_attributes(Hasher& hasher, const Attributes& attributes) {
   hasher.add(static_cast<std::uint64_t>(attributes.index()));
   std::visit(
       [&](const auto& value) {
-        if constexpr (!std::is_same_v<std::decay_t<decltype(value)>, std::monostate>) hasher.add(value.fields());
+        if constexpr (!std::is_same_v<std::decay_t<decltype(value)>, std::monostate>)
+          hasher.add(value.fields());
       },
       attributes);
 }

@@ -4,8 +4,8 @@
 namespace hearth {
 
 void destroy_node(Node* node) {
-  // Deleting a node releases its inputs, which would recurse once per node of a chain. The outermost call collects
-  // what the inner ones find and deletes it in a loop.
+  // Deleting a node releases its inputs, which would recurse once per node of a chain. The outermost call
+  // collects what the inner ones find and deletes it in a loop.
   thread_local std::vector<Node*>* pending = nullptr;
   if (pending) {
     pending->push_back(node);

@@ -21,13 +21,15 @@ struct Buffer {
   void* data = nullptr;
   std::size_t bytes = 0;
   Device device;
+  bool writable = true;  // false: somebody else's memory, only to be read
   Buffer() = default;
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
   virtual ~Buffer() = default;
 };
 
-// Where the elements of an evaluated node are: element (i, j, ...) is at data + (offset + i * strides[0] + ...) items.
+// Where the elements of an evaluated node are: element (i, j, ...) is at data + (offset + i * strides[0] +
+// ...) items.
 struct Storage {
   std::shared_ptr<Buffer> buffer;
   std::int64_t offset = 0;
@@ -68,13 +70,15 @@ class NodeRef {
   Node* node_ = nullptr;
 };
 
-// The gradient that backward() accumulates for a leaf; shared by the variable and the nodes it has named.
+// The gradient that backward() accumulates for a leaf. It belongs to the variable; the nodes the variable has named only
+// know it, because a gradient that is not computed yet refers to them.
 struct GradientSlot;
 
 // An immutable description plus the value once it is computed.
 //
-// Threads: the description never changes after construction. The value is written once, by the evaluator under its
-// lock, and published by `evaluated`. `mark` and `index` belong to the evaluator and are used only under its lock.
+// Threads: the description never changes after construction. The value is written once, by the evaluator
+// under its lock, and published by `evaluated`. `mark` and `index` belong to the evaluator and are used only
+// under its lock.
 struct Node {
   Op op = Op::value;
   DType dtype = DType::f32;
@@ -90,11 +94,11 @@ struct Node {
   Shape shape;
   std::vector<NodeRef> inputs;  // emptied after evaluation unless tracked
   std::unique_ptr<const Attributes> attributes;
-  Number number;               // Op::constant: the value; Op::random_*: seed and offset. Not part of the structure:
-                               // graphs that differ only here share a plan
-  std::uint32_t trace = 0;     // which compile() made it; 0: none
+  Number number;  // Op::constant: the value; Op::random_*: seed and offset. Not part of the structure:
+                  // graphs that differ only here share a plan
+  std::uint32_t trace = 0;  // which compile() made it; 0: none
   Storage storage;
-  std::shared_ptr<GradientSlot> gradient;  // of a leaf
+  std::weak_ptr<GradientSlot> gradient;  // of a leaf
 
   template <typename T>
   const T& attribute() const {

@@ -21,55 +21,55 @@ enum class OpKind : std::uint8_t {
 };
 
 // The operations that are not rows of elementwise.inc: HEARTH_OP(name, kind, doc)
-#define HEARTH_STRUCTURED_OPS(HEARTH_OP)                                                                      \
-  HEARTH_OP(value, leaf, "a tensor with storage")                                                             \
-  HEARTH_OP(constant, leaf, "one number, known when the graph is built")                                      \
-  HEARTH_OP(where, elementwise, "a where the condition is true, else b")                                      \
-  HEARTH_OP(cast, elementwise, "another dtype")                                                               \
-  HEARTH_OP(reshape, view, "the same elements in row-major order under another shape")                        \
-  HEARTH_OP(permute, view, "axes in another order")                                                           \
-  HEARTH_OP(broadcast, view, "axes of size 1 repeated")                                                       \
-  HEARTH_OP(slice, view, "every step-th element of each axis")                                                \
-  HEARTH_OP(copy, movement, "a dense copy")                                                                   \
-  HEARTH_OP(sum, reduce, "sum")                                                                               \
-  HEARTH_OP(prod, reduce, "product")                                                                          \
-  HEARTH_OP(max, reduce, "largest; NaN wins")                                                                 \
-  HEARTH_OP(min, reduce, "smallest; NaN wins")                                                                \
-  HEARTH_OP(all, reduce, "true where all are true")                                                           \
-  HEARTH_OP(any, reduce, "true where any is true")                                                            \
-  HEARTH_OP(argmax, scan, "index of the first largest")                                                       \
-  HEARTH_OP(argmin, scan, "index of the first smallest")                                                      \
-  HEARTH_OP(cumsum, scan, "running sum")                                                                      \
-  HEARTH_OP(cumprod, scan, "running product")                                                                 \
-  HEARTH_OP(argsort, scan, "indices that sort, stable, NaN last; only the first `count`")                     \
-  HEARTH_OP(concat, movement, "inputs one after another along an axis")                                       \
-  HEARTH_OP(pad, movement, "input surrounded by a value")                                                     \
-  HEARTH_OP(unslice, movement, "zeros with the input placed where a slice reads; gradient of slice")          \
-  HEARTH_OP(arange, movement, "start + step * i")                                                             \
-  HEARTH_OP(take, indexing, "slices of the first input chosen by the second")                                 \
-  HEARTH_OP(index_add, indexing, "zeros with slices added where indices say; gradient of take")               \
-  HEARTH_OP(gather, indexing, "elements along an axis chosen by indices of the same rank")                    \
-  HEARTH_OP(scatter, indexing, "input with elements replaced where indices say")                              \
-  HEARTH_OP(scatter_add, indexing, "input with elements added where indices say")                             \
-  HEARTH_OP(matmul, contraction, "batched matrix product")                                                    \
-  HEARTH_OP(conv, contraction, "convolution")                                                                 \
-  HEARTH_OP(conv_input_grad, contraction, "gradient of convolution by its input; transposed convolution")     \
-  HEARTH_OP(conv_weight_grad, contraction, "gradient of convolution by its weight")                           \
-  HEARTH_OP(max_pool, pooling, "largest in a window")                                                         \
-  HEARTH_OP(max_pool_grad, pooling, "gradient of max_pool")                                                   \
-  HEARTH_OP(avg_pool, pooling, "mean of a window")                                                            \
-  HEARTH_OP(avg_pool_grad, pooling, "gradient of avg_pool")                                                   \
-  HEARTH_OP(softmax, normalisation, "softmax over the last axis")                                             \
-  HEARTH_OP(softmax_grad, normalisation, "gradient of softmax from its result")                               \
-  HEARTH_OP(log_softmax, normalisation, "logarithm of softmax over the last axis")                            \
-  HEARTH_OP(log_softmax_grad, normalisation, "gradient of log_softmax from its result")                       \
-  HEARTH_OP(layer_norm, normalisation, "(x - mean) / sqrt(var + eps) * weight + bias over the last axis")     \
-  HEARTH_OP(layer_norm_grad, normalisation, "gradient of layer_norm by its input")                            \
-  HEARTH_OP(rms_norm, normalisation, "x / sqrt(mean(x^2) + eps) * weight over the last axis")                 \
-  HEARTH_OP(rms_norm_grad, normalisation, "gradient of rms_norm by its input")                                \
-  HEARTH_OP(rope, normalisation, "rotary position embedding")                                                 \
-  HEARTH_OP(random_uniform, random, "uniform in [0, 1)")                                                      \
-  HEARTH_OP(random_normal, random, "standard normal")                                                         \
+#define HEARTH_STRUCTURED_OPS(HEARTH_OP)                                                                  \
+  HEARTH_OP(value, leaf, "a tensor with storage")                                                         \
+  HEARTH_OP(constant, leaf, "one number, known when the graph is built")                                  \
+  HEARTH_OP(where, elementwise, "a where the condition is true, else b")                                  \
+  HEARTH_OP(cast, elementwise, "another dtype")                                                           \
+  HEARTH_OP(reshape, view, "the same elements in row-major order under another shape")                    \
+  HEARTH_OP(permute, view, "axes in another order")                                                       \
+  HEARTH_OP(broadcast, view, "axes of size 1 repeated")                                                   \
+  HEARTH_OP(slice, view, "every step-th element of each axis")                                            \
+  HEARTH_OP(copy, movement, "a dense copy")                                                               \
+  HEARTH_OP(sum, reduce, "sum")                                                                           \
+  HEARTH_OP(prod, reduce, "product")                                                                      \
+  HEARTH_OP(max, reduce, "largest; NaN wins")                                                             \
+  HEARTH_OP(min, reduce, "smallest; NaN wins")                                                            \
+  HEARTH_OP(all, reduce, "true where all are true")                                                       \
+  HEARTH_OP(any, reduce, "true where any is true")                                                        \
+  HEARTH_OP(argmax, scan, "index of the first largest")                                                   \
+  HEARTH_OP(argmin, scan, "index of the first smallest")                                                  \
+  HEARTH_OP(cumsum, scan, "running sum")                                                                  \
+  HEARTH_OP(cumprod, scan, "running product")                                                             \
+  HEARTH_OP(argsort, scan, "indices that sort, stable, NaN last; only the first `count`")                 \
+  HEARTH_OP(concat, movement, "inputs one after another along an axis")                                   \
+  HEARTH_OP(pad, movement, "input surrounded by a value")                                                 \
+  HEARTH_OP(unslice, movement, "zeros with the input placed where a slice reads; gradient of slice")      \
+  HEARTH_OP(arange, movement, "start + step * i")                                                         \
+  HEARTH_OP(take, indexing, "slices of the first input chosen by the second")                             \
+  HEARTH_OP(index_add, indexing, "zeros with slices added where indices say; gradient of take")           \
+  HEARTH_OP(gather, indexing, "elements along an axis chosen by indices of the same rank")                \
+  HEARTH_OP(scatter, indexing, "input with elements replaced where indices say")                          \
+  HEARTH_OP(scatter_add, indexing, "input with elements added where indices say")                         \
+  HEARTH_OP(matmul, contraction, "batched matrix product")                                                \
+  HEARTH_OP(conv, contraction, "convolution")                                                             \
+  HEARTH_OP(conv_input_grad, contraction, "gradient of convolution by its input; transposed convolution") \
+  HEARTH_OP(conv_weight_grad, contraction, "gradient of convolution by its weight")                       \
+  HEARTH_OP(max_pool, pooling, "largest in a window")                                                     \
+  HEARTH_OP(max_pool_grad, pooling, "gradient of max_pool")                                               \
+  HEARTH_OP(avg_pool, pooling, "mean of a window")                                                        \
+  HEARTH_OP(avg_pool_grad, pooling, "gradient of avg_pool")                                               \
+  HEARTH_OP(softmax, normalisation, "softmax over the last axis")                                         \
+  HEARTH_OP(softmax_grad, normalisation, "gradient of softmax from its result")                           \
+  HEARTH_OP(log_softmax, normalisation, "logarithm of softmax over the last axis")                        \
+  HEARTH_OP(log_softmax_grad, normalisation, "gradient of log_softmax from its result")                   \
+  HEARTH_OP(layer_norm, normalisation, "(x - mean) / sqrt(var + eps) * weight + bias over the last axis") \
+  HEARTH_OP(layer_norm_grad, normalisation, "gradient of layer_norm by its input")                        \
+  HEARTH_OP(rms_norm, normalisation, "x / sqrt(mean(x^2) + eps) * weight over the last axis")             \
+  HEARTH_OP(rms_norm_grad, normalisation, "gradient of rms_norm by its input")                            \
+  HEARTH_OP(rope, normalisation, "rotary position embedding")                                             \
+  HEARTH_OP(random_uniform, random, "uniform in [0, 1)")                                                  \
+  HEARTH_OP(random_normal, random, "standard normal")                                                     \
   HEARTH_OP(random_bits, random, "63 random bits as i64")
 
 enum class Op : std::uint16_t {

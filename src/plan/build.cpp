@@ -2,10 +2,12 @@
 //
 //   1. Common subexpressions: nodes with the same operation on the same inputs become one.
 //   2. Fusion: nodes are grouped into steps (fusion.h).
-//   3. Layouts: each value is dense memory of its own (a root) or a view of another value's; a reshape that no strides
+//   3. Layouts: each value is dense memory of its own (a root) or a view of another value's; a reshape that
+//   no strides
 //      can express becomes a copy.
 //   4. Steps: groups become expressions with inputs and outputs.
-//   5. Memory: lifetimes give offsets in the arena (memory.h); an elementwise step may write over an input that ends
+//   5. Memory: lifetimes give offsets in the arena (memory.h); an elementwise step may write over an input
+//   that ends
 //      there.
 //   6. Kernels: the backend makes each step ready.
 #include <fmt/format.h>
@@ -42,14 +44,19 @@ struct DraftStep {
   Step step;
   std::vector<Source> inputs;
   std::vector<std::uint32_t> outputs;  // nodes, roots of their own
-  std::vector<std::uint32_t> numbers;  // nodes
+  std::vector<PlannedNumber> numbers;
   std::uint32_t nodes = 1;
 };
 
 class Builder {
  public:
-  Builder(const LinearGraph& graph, Backend& backend, const PlanOptions& options)
-      : graph_(graph), backend_(backend), options_(options), plan_(std::make_shared<Plan>()) {}
+  Builder(const LinearGraph& graph, Backend& backend, const PlanOptions& options,
+          const std::vector<Replacement>& replacements)
+      : graph_(graph),
+        backend_(backend),
+        options_(options),
+        replacements_(replacements),
+        plan_(std::make_shared<Plan>()) {}
 
   std::shared_ptr<const Plan> run() {
     merge_common();
@@ -132,8 +139,8 @@ class Builder {
     return false;
   }
 
-  // A view that must become memory of its own: a reshape that no strides can show, or a result with repeated elements,
-  // which users would find more surprising than a copy.
+  // A view that must become memory of its own: a reshape that no strides can show, or a result with repeated
+  // elements, which users would find more surprising than a copy.
   void add_copy(std::uint32_t node, std::uint32_t input, const std::optional<ViewLayout>& layout) {
     const Value& source = values_[input];
     DraftStep draft;
@@ -142,7 +149,8 @@ class Builder {
     draft.step.expression.outputs = {0};
     // Without a layout: in row-major order the elements of the input are those of the result.
     draft.step.domain = layout ? at(node).shape : at(input).shape;
-    draft.step.inputs = {{at(node).dtype, draft.step.domain, layout ? layout->strides : source.layout.strides}};
+    draft.step.inputs = {
+        {at(node).dtype, draft.step.domain, layout ? layout->strides : source.layout.strides}};
     draft.step.outputs = {{at(node).dtype, draft.step.domain, contiguous_strides(draft.step.domain)}};
     draft.inputs = {{source.root, layout ? layout->offset : source.layout.offset}};
     draft.outputs = {node};
@@ -179,7 +187,7 @@ class Builder {
     draft.step.domain = at(constant).shape;
     draft.step.expression.immediates = {at(constant).dtype};
     draft.step.expression.outputs = {0};
-    draft.numbers = {constant};
+    draft.numbers = {{constant, false}};
     draft.outputs = {constant};
     draft.step.outputs = {dense(constant)};
     drafts_.push_back(std::move(draft));
@@ -189,7 +197,8 @@ class Builder {
     DraftStep draft;
     if (group.anchor >= 0) add_anchor(draft, static_cast<std::uint32_t>(group.anchor), group.members.empty());
     if (!group.members.empty() || group.reduction >= 0) add_expression(draft, group);
-    draft.nodes = static_cast<std::uint32_t>(group.members.size()) + (group.anchor >= 0) + (group.reduction >= 0);
+    draft.nodes =
+        static_cast<std::uint32_t>(group.members.size()) + (group.anchor >= 0) + (group.reduction >= 0);
     if (draft.nodes > 1) fused_nodes_ += draft.nodes;
     drafts_.push_back(std::move(draft));
   }
@@ -198,7 +207,7 @@ class Builder {
     draft.step.op = graph_.ops[node];
     draft.step.domain = at(node).shape;
     if (at(node).attributes) draft.step.attributes = *at(node).attributes;
-    if (op_kind(draft.step.op) == OpKind::random) draft.numbers.push_back(node);
+    if (op_kind(draft.step.op) == OpKind::random) draft.numbers.push_back({node, false});
     for (auto edge : graph_.inputs_of(node)) {
       const auto input = canonical_[edge];
       draft.inputs.push_back(source_of(input));
@@ -225,20 +234,22 @@ class Builder {
     // Number the values: inputs, immediates, members. `operand_uses` counts uses inside the group.
     numbering_.clear();
     operand_uses_.clear();
-    std::vector<std::uint32_t> inputs, numbers;
+    std::vector<std::uint32_t> inputs, numbers, reciprocals;
     const auto is_member = [&](std::uint32_t node) {
-      return grouping_.group_of[node] >= 0 && &grouping_.groups[static_cast<std::size_t>(grouping_.group_of[node])] == &group;
+      return grouping_.group_of[node] >= 0 &&
+             &grouping_.groups[static_cast<std::size_t>(grouping_.group_of[node])] == &group;
     };
-    const auto add_operand = [&](std::uint32_t node) {
+    const auto add_operand = [&](std::uint32_t node, bool reciprocal) {
       ++operand_uses_[node];
       if (is_member(node) && node != static_cast<std::uint32_t>(group.anchor)) return;
-      auto& list = graph_.ops[node] == Op::constant ? numbers : inputs;
+      auto& list = reciprocal ? reciprocals : graph_.ops[node] == Op::constant ? numbers : inputs;
       if (std::find(list.begin(), list.end(), node) == list.end()) list.push_back(node);
     };
     if (group.anchor >= 0) inputs.push_back(static_cast<std::uint32_t>(group.anchor));
     for (auto member : group.members)
-      for (auto edge : graph_.inputs_of(member)) add_operand(canonical_[edge]);
-    if (reduced != none) add_operand(reduced);
+      for (auto edge : graph_.inputs_of(member))
+        add_operand(canonical_[edge], divides_by_number(member, edge));
+    if (reduced != none) add_operand(reduced, false);
 
     for (auto node : inputs) {
       numbering_[node] = static_cast<std::uint16_t>(numbering_.size());
@@ -250,13 +261,29 @@ class Builder {
     for (auto node : numbers) {
       numbering_[node] = static_cast<std::uint16_t>(numbering_.size());
       expression.immediates.push_back(at(node).dtype);
-      draft.numbers.push_back(node);
+      draft.numbers.push_back({node, false});
     }
+    std::unordered_map<std::uint32_t, std::uint16_t> reciprocal_numbering;
+    for (auto node : reciprocals) {
+      reciprocal_numbering[node] = static_cast<std::uint16_t>(expression.first_result());
+      expression.immediates.push_back(at(node).dtype);
+      draft.numbers.push_back({node, true});
+    }
+    auto next = static_cast<std::uint16_t>(expression.first_result());
     for (auto member : group.members) {
       const auto edges = graph_.inputs_of(member);
       Expression::Instruction instruction{graph_.ops[member], at(edges.back()).dtype, at(member).dtype, {}};
-      for (std::size_t i = 0; i < edges.size(); ++i) instruction.operands[i] = numbering_.at(canonical_[edges[i]]);
-      numbering_[member] = static_cast<std::uint16_t>(numbering_.size());
+      for (std::size_t i = 0; i < edges.size(); ++i) {
+        const auto operand = canonical_[edges[i]];
+        if (i == 1 && divides_by_number(member, edges[i])) {
+          instruction.op = Op::mul;
+          instruction.operands[i] = reciprocal_numbering.at(operand);
+          ++divisions_;
+        } else {
+          instruction.operands[i] = numbering_.at(operand);
+        }
+      }
+      numbering_[member] = next++;
       expression.instructions.push_back(instruction);
     }
 
@@ -278,6 +305,13 @@ class Builder {
     }
   }
 
+  // Whether `edge` is the number by which a division may be replaced with a multiplication.
+  bool divides_by_number(std::uint32_t member, std::uint32_t edge) const {
+    return options_.multiply_by_reciprocals && graph_.ops[member] == Op::div &&
+           graph_.ops[canonical_[edge]] == Op::constant && graph_.inputs_of(member)[1] == edge &&
+           graph_.inputs_of(member)[0] != edge;
+  }
+
   // ---- 5
   void assign_memory() {
     // The roots of the results get buffers of their own; everything else lives in the arena.
@@ -293,6 +327,8 @@ class Builder {
     for (std::uint32_t step = 0; step < drafts_.size(); ++step)
       for (const auto& input : drafts_[step].inputs) last_use[input.root] = step;
 
+    find_donors(output_of, last_use);
+
     std::vector<MemoryRequest> requests;
     std::vector<std::int64_t> request_of(size(), -1);
     std::unordered_set<std::int64_t> taken;  // requests whose memory has been taken over
@@ -303,7 +339,8 @@ class Builder {
         MemoryRequest request{bytes_of(root), step, std::max(step, last_use[root]), -1};
         for (std::size_t i = 0; i < drafts_[step].inputs.size() && request.takes_over < 0; ++i) {
           const auto candidate = request_of[drafts_[step].inputs[i].root];
-          if (candidate < 0 || taken.contains(candidate) || !may_overwrite(drafts_[step], i, k, last_use, step))
+          if (candidate < 0 || taken.contains(candidate) ||
+              !may_overwrite(drafts_[step], i, k, last_use, step))
             continue;
           request.takes_over = candidate;
           taken.insert(candidate);
@@ -327,17 +364,61 @@ class Builder {
     }
     places_.resize(size());
     for (std::uint32_t node = 0; node < size(); ++node) {
-      if (leaf_of_[node] != none) places_[node] = {Place::Kind::leaf, leaf_of_[node], 0};
-      else if (output_of[node] >= 0) places_[node] = {Place::Kind::output, static_cast<std::uint32_t>(output_of[node]), 0};
+      if (leaf_of_[node] != none)
+        places_[node] = {Place::Kind::leaf, leaf_of_[node], 0};
+      else if (output_of[node] >= 0)
+        places_[node] = {Place::Kind::output, static_cast<std::uint32_t>(output_of[node]), 0};
       else if (request_of[node] >= 0)
-        places_[node] = {Place::Kind::arena, 0, static_cast<std::int64_t>(memory.offsets[static_cast<std::size_t>(request_of[node])])};
+        places_[node] = {
+            Place::Kind::arena, 0,
+            static_cast<std::int64_t>(memory.offsets[static_cast<std::size_t>(request_of[node])])};
     }
     for (auto output : graph_.outputs) {
       const Value& value = values_[canonical_[output]];
       const Place& place = places_[value.root];
-      plan_->results.push_back(
-          {place, value.layout.offset, canonical_strides(at(output).shape, value.layout.strides),
-           place.kind == Place::Kind::leaf});
+      plan_->results.push_back({place, value.layout.offset,
+                                canonical_strides(at(output).shape, value.layout.strides),
+                                place.kind == Place::Kind::leaf});
+    }
+  }
+
+  // Results that may be written over the leaf they replace: a parameter's new value over the old one.
+  void find_donors(const std::vector<std::int64_t>& output_of, const std::vector<std::uint32_t>& last_use) {
+    plan_->donors.assign(plan_->output_bytes.size(), -1);
+    std::unordered_set<std::uint32_t> unavailable;  // leaves that are results themselves, or taken
+    for (auto output : graph_.outputs) unavailable.insert(values_[canonical_[output]].root);
+    std::unordered_map<std::uint32_t, std::pair<std::uint32_t, std::size_t>> produced;  // root -> step, output
+    for (std::uint32_t step = 0; step < drafts_.size(); ++step)
+      for (std::size_t k = 0; k < drafts_[step].outputs.size(); ++k)
+        produced[drafts_[step].outputs[k]] = {step, k};
+    std::unordered_map<const Node*, std::uint32_t> leaves;
+    for (std::uint32_t node = 0; node < size(); ++node)
+      if (graph_.ops[node] == Op::value) leaves.emplace(&at(node), node);
+
+    std::uint32_t position = 0;
+    std::unordered_map<std::uint32_t, std::uint32_t> leaf_position;
+    for (std::uint32_t node = 0; node < size(); ++node)
+      if (graph_.ops[node] == Op::value) leaf_position[node] = position++;
+
+    for (const auto& replacement : replacements_) {
+      const auto leaf = leaves.find(replacement.leaf);
+      const auto root = values_[canonical_[graph_.outputs[replacement.result]]].root;
+      if (leaf == leaves.end() || output_of[root] < 0 || unavailable.contains(leaf->second)) continue;
+      const auto output = static_cast<std::size_t>(output_of[root]);
+      const Node& old = at(leaf->second);
+      if (plan_->donors[output] >= 0 || bytes_of(leaf->second) != bytes_of(root) || old.storage.offset != 0 ||
+          !is_contiguous(old.shape, old.storage.strides))
+        continue;
+      const auto [step, k] = produced.at(root);
+      bool free = last_use[leaf->second] < step;
+      for (std::size_t i = 0; i < drafts_[step].inputs.size(); ++i)
+        if (drafts_[step].inputs[i].root == leaf->second)
+          free = may_overwrite(drafts_[step], i, k, last_use, step);
+      if (!free) continue;
+      plan_->donors[output] = leaf_position[leaf->second];
+      plan_->stats.replaced_bytes += bytes_of(root);
+      unavailable.insert(leaf->second);
+      ++in_place_;
     }
   }
 
@@ -345,10 +426,10 @@ class Builder {
     return static_cast<std::size_t>(at(node).count()) * dtype_size(at(node).dtype);
   }
 
-  // Whether output k of an elementwise step may be written over input i: the input ends here, lies exactly as the
-  // output, and is not read after the output's instruction.
-  bool may_overwrite(const DraftStep& draft, std::size_t i, std::size_t k, const std::vector<std::uint32_t>& last_use,
-                     std::uint32_t step) const {
+  // Whether output k of an elementwise step may be written over input i: the input ends here, lies exactly as
+  // the output, and is not read after the output's instruction.
+  bool may_overwrite(const DraftStep& draft, std::size_t i, std::size_t k,
+                     const std::vector<std::uint32_t>& last_use, std::uint32_t step) const {
     if (draft.step.op != Op::copy || last_use[draft.inputs[i].root] != step) return false;
     const Layout& input = draft.step.inputs[i];
     const Layout& output = draft.step.outputs[k];
@@ -397,7 +478,8 @@ class Builder {
 
   std::string describe(const DraftStep& draft) const {
     std::string text;
-    if (draft.step.op != Op::copy || draft.step.expression.instructions.empty()) text = op_name(draft.step.op);
+    if (draft.step.op != Op::copy || draft.step.expression.instructions.empty())
+      text = op_name(draft.step.op);
     for (const auto& instruction : draft.step.expression.instructions) {
       if (!text.empty()) text += ' ';
       text += op_name(instruction.op);
@@ -413,18 +495,23 @@ class Builder {
     plan_->stats.fused_nodes = fused_nodes_;
     for (auto bytes : plan_->output_bytes) plan_->stats.output_bytes += bytes;
     auto& passes = plan_->passes;
-    if (options_.eliminate_common) passes.push_back(fmt::format("common subexpressions: {} nodes merged", merged_));
+    if (options_.eliminate_common)
+      passes.push_back(fmt::format("common subexpressions: {} nodes merged", merged_));
     if (options_.fuse)
       passes.push_back(fmt::format("fusion: {} of {} nodes share a step; {} steps", fused_nodes_, size(),
                                    plan_->steps.size()));
+    if (options_.multiply_by_reciprocals)
+      passes.push_back(fmt::format("reciprocals: {} divisions by a number are multiplications", divisions_));
     passes.push_back(fmt::format("layout: {} views need a copy", copy_count_));
-    passes.push_back(fmt::format("memory: {} bytes of intermediate values in an arena of {} ({} required), {} in place",
-                                 all_bytes_, plan_->arena_bytes, plan_->stats.required_bytes, in_place_));
+    passes.push_back(
+        fmt::format("memory: {} bytes of intermediate values in an arena of {} ({} required), {} in place",
+                    all_bytes_, plan_->arena_bytes, plan_->stats.required_bytes, in_place_));
   }
 
   const LinearGraph& graph_;
   Backend& backend_;
   const PlanOptions options_;
+  const std::vector<Replacement>& replacements_;
   std::shared_ptr<Plan> plan_;
   std::vector<std::uint32_t> canonical_;
   Grouping grouping_;
@@ -436,7 +523,7 @@ class Builder {
   std::unordered_map<std::uint32_t, std::uint32_t> operand_uses_;
   std::vector<std::uint32_t> leaf_of_;
   std::vector<Place> places_;
-  std::size_t merged_ = 0, fused_nodes_ = 0, copy_count_ = 0, in_place_ = 0, all_bytes_ = 0;
+  std::size_t merged_ = 0, fused_nodes_ = 0, copy_count_ = 0, divisions_ = 0, in_place_ = 0, all_bytes_ = 0;
 };
 
 }  // namespace
@@ -444,11 +531,14 @@ class Builder {
 PlanOptions plan_options() {
   const Config current = config();
   const bool optimize = current.optimization_level != OptimizationLevel::conservative;
-  return {optimize && current.enable_operator_fusion, optimize, false};
+  return {optimize && current.enable_operator_fusion, optimize,
+          current.optimization_level == OptimizationLevel::aggressive, false};
 }
 
-std::shared_ptr<const Plan> build_plan(const LinearGraph& graph, Backend& backend, const PlanOptions& options) {
-  return Builder(graph, backend, options).run();
+std::shared_ptr<const Plan> build_plan(const LinearGraph& graph, Backend& backend,
+                                       const PlanOptions& options,
+                                       const std::vector<Replacement>& replacements) {
+  return Builder(graph, backend, options, replacements).run();
 }
 
 std::string Plan::describe() const {

@@ -1,8 +1,8 @@
 // Fusion: one pass over the graph in topological order.
 //
-// A group collects elementwise nodes of one shape. It runs when the order reaches its last member, so it must be closed
-// as soon as anything outside uses one of its values: later nodes may still read the value, but not join. Two open
-// groups that meet in one node become one. Nothing is visited twice, so the pass is linear.
+// A group collects elementwise nodes of one shape. It runs when the order reaches its last member, so it must
+// be closed as soon as anything outside uses one of its values: later nodes may still read the value, but not
+// join. Two open groups that meet in one node become one. Nothing is visited twice, so the pass is linear.
 #include "plan/fusion.h"
 
 #include <algorithm>
@@ -10,12 +10,13 @@
 namespace hearth {
 namespace {
 
-constexpr std::size_t max_members = 64;   // expression length
+constexpr std::size_t max_members = 64;     // expression length
 constexpr std::uint32_t max_operands = 24;  // kernel arguments
 
 class Grouper {
  public:
-  Grouper(const LinearGraph& graph, const std::vector<std::uint32_t>& canonical, const Backend& backend, bool fuse)
+  Grouper(const LinearGraph& graph, const std::vector<std::uint32_t>& canonical, const Backend& backend,
+          bool fuse)
       : graph_(graph), canonical_(canonical), backend_(backend), fuse_(fuse) {}
 
   Grouping run() {
@@ -83,11 +84,13 @@ class Grouper {
            candidate.operands + 3 <= max_operands;
   }
 
-  // An operand that is a lone matmul or convolution, used here only, whose kernel can go on with an expression.
+  // An operand that is a lone matmul or convolution, used here only, whose kernel can go on with an
+  // expression.
   bool swallowable(std::uint32_t operand, std::uint32_t node) {
     const auto op = graph_.ops[operand];
     if (!fuse_ || op_kind(op) != OpKind::contraction || result_.uses[operand] != 1) return false;
-    return at(operand).shape == at(node).shape && at(operand).dtype == DType::f32 && backend_.fuses_epilogue(op);
+    return at(operand).shape == at(node).shape && at(operand).dtype == DType::f32 &&
+           backend_.fuses_epilogue(op);
   }
 
   void place_elementwise(std::uint32_t node) {
@@ -166,8 +169,8 @@ class Grouper {
 
 }  // namespace
 
-Grouping group_nodes(const LinearGraph& graph, const std::vector<std::uint32_t>& canonical, const Backend& backend,
-                     bool fuse) {
+Grouping group_nodes(const LinearGraph& graph, const std::vector<std::uint32_t>& canonical,
+                     const Backend& backend, bool fuse) {
   return Grouper(graph, canonical, backend, fuse).run();
 }
 

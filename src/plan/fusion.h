@@ -22,11 +22,11 @@ struct Group {
 struct Grouping {
   std::vector<Group> groups;
   std::vector<std::int32_t> group_of;  // per node; -1 for leaves and views
-  std::vector<std::uint32_t> uses;     // edges into each node, from graph nodes and from the outputs asked for
+  std::vector<std::uint32_t> uses;  // edges into each node, from graph nodes and from the outputs asked for
 };
 
 // `canonical` maps each node to the node that stands for it (itself where nothing was merged).
-Grouping group_nodes(const LinearGraph& graph, const std::vector<std::uint32_t>& canonical, const Backend& backend,
-                     bool fuse);
+Grouping group_nodes(const LinearGraph& graph, const std::vector<std::uint32_t>& canonical,
+                     const Backend& backend, bool fuse);
 
 }  // namespace hearth

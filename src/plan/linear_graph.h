@@ -15,8 +15,8 @@ struct LinearGraph {
   std::vector<Node*> nodes;                // inputs come before their users
   std::vector<std::uint32_t> input_begin;  // inputs of node i: inputs[input_begin[i] .. input_begin[i + 1])
   std::vector<std::uint32_t> inputs;
-  std::vector<std::uint32_t> outputs;      // the nodes asked for
-  Hash128 structure;                       // of everything but the numbers and the leaves' data
+  std::vector<std::uint32_t> outputs;  // the nodes asked for
+  Hash128 structure;                   // of everything but the numbers and the leaves' data
 
   std::span<const std::uint32_t> inputs_of(std::uint32_t node) const {
     return {inputs.data() + input_begin[node], inputs.data() + input_begin[node + 1]};

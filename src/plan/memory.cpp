@@ -1,7 +1,7 @@
 // Offsets in the arena.
 //
-// Two ways are tried and the smaller arena wins: best fit in order of time (n log n, always), and largest block first
-// into the lowest gap (n^2, for plans of ordinary size), which fragments less.
+// Two ways are tried and the smaller arena wins: best fit in order of time (n log n, always), and largest
+// block first into the lowest gap (n^2, for plans of ordinary size), which fragments less.
 #include "plan/memory.h"
 
 #include <algorithm>
@@ -18,11 +18,13 @@ struct Block {
   std::uint32_t first, last;
 };
 
-std::size_t rounded(std::size_t bytes) { return (bytes + arena_alignment - 1) / arena_alignment * arena_alignment; }
+std::size_t rounded(std::size_t bytes) {
+  return (bytes + arena_alignment - 1) / arena_alignment * arena_alignment;
+}
 
 // Places blocks in order of time, each into the smallest hole that takes it.
 std::size_t best_fit(const std::vector<Block>& blocks, std::vector<std::size_t>& offsets) {
-  std::map<std::size_t, std::size_t> holes;              // offset -> bytes
+  std::map<std::size_t, std::size_t> holes;               // offset -> bytes
   std::multimap<std::size_t, std::size_t> holes_by_size;  // bytes -> offset
   std::multimap<std::uint32_t, std::size_t> ends;         // last step -> block
   std::size_t total = 0;

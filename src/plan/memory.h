@@ -14,15 +14,15 @@ struct MemoryRequest {
 };
 
 struct MemoryPlan {
-  std::vector<std::size_t> offsets;   // per request, multiples of arena_alignment
-  std::size_t total = 0;              // bytes of the arena
-  std::size_t required = 0;           // largest sum of bytes in use at one step: no arena can be smaller
+  std::vector<std::size_t> offsets;  // per request, multiples of arena_alignment
+  std::size_t total = 0;             // bytes of the arena
+  std::size_t required = 0;          // largest sum of bytes in use at one step: no arena can be smaller
 };
 
 inline constexpr std::size_t arena_alignment = 64;
 
-// Requests must be sorted by `first`. A request that takes over another must not be larger and must start where the
-// other ends.
+// Requests must be sorted by `first`. A request that takes over another must not be larger and must start
+// where the other ends.
 MemoryPlan plan_memory(const std::vector<MemoryRequest>& requests);
 
 }  // namespace hearth

@@ -16,7 +16,8 @@ namespace {
 template <typename T>
 bool all_finite(const void* data, std::int64_t count) {
   const T* values = static_cast<const T*>(data);
-  return std::all_of(values, values + count, [](T value) { return std::isfinite(static_cast<double>(value)); });
+  return std::all_of(values, values + count,
+                     [](T value) { return std::isfinite(static_cast<double>(value)); });
 }
 
 // Strict validation: every floating result of a step must be finite.
@@ -24,10 +25,14 @@ void check_results(const Plan& plan, const PlannedStep& step, void* const* resul
   for (std::uint32_t k = 0; k < step.outputs; ++k) {
     const Elements& elements = plan.elements[step.places_begin + step.inputs + k];
     bool finite = true;
-    if (elements.dtype == DType::f64) finite = all_finite<double>(results[k], elements.count);
-    else if (elements.dtype == DType::f32) finite = all_finite<float>(results[k], elements.count);
-    else if (elements.dtype == DType::f16) finite = all_finite<float16>(results[k], elements.count);
-    else if (elements.dtype == DType::bf16) finite = all_finite<bfloat16>(results[k], elements.count);
+    if (elements.dtype == DType::f64)
+      finite = all_finite<double>(results[k], elements.count);
+    else if (elements.dtype == DType::f32)
+      finite = all_finite<float>(results[k], elements.count);
+    else if (elements.dtype == DType::f16)
+      finite = all_finite<float16>(results[k], elements.count);
+    else if (elements.dtype == DType::bf16)
+      finite = all_finite<bfloat16>(results[k], elements.count);
     if (!finite)
       throw KernelError(fmt::format("[{}] a result is NaN or infinite (enable_strict_validation is set)",
                                     step.op == Op::copy ? "elementwise" : op_name(step.op)));
@@ -36,10 +41,14 @@ void check_results(const Plan& plan, const PlannedStep& step, void* const* resul
 
 }  // namespace
 
-std::vector<std::shared_ptr<Buffer>> run_plan(const Plan& plan, Backend& backend, const PlanBindings& bindings) {
+std::vector<std::shared_ptr<Buffer>> run_plan(const Plan& plan, Backend& backend,
+                                              const PlanBindings& bindings) {
   std::vector<std::shared_ptr<Buffer>> outputs;
   outputs.reserve(plan.output_bytes.size());
-  for (auto bytes : plan.output_bytes) outputs.push_back(backend.allocate(bytes));
+  for (std::size_t i = 0; i < plan.output_bytes.size(); ++i) {
+    const bool given = i < bindings.donated.size() && bindings.donated[i];
+    outputs.push_back(given ? bindings.donated[i] : backend.allocate(plan.output_bytes[i]));
+  }
   const auto arena = plan.arena_bytes ? backend.allocate(plan.arena_bytes) : nullptr;
 
   std::vector<void*> pointers(plan.places.size());
@@ -47,8 +56,8 @@ std::vector<std::shared_ptr<Buffer>> run_plan(const Plan& plan, Backend& backend
     const Place& place = plan.places[i];
     void* base = place.kind == Place::Kind::leaf     ? bindings.leaves[place.index]
                  : place.kind == Place::Kind::output ? outputs[place.index]->data
-                         : arena                             ? arena->data
-                                                             : nullptr;  // of size 0
+                 : arena                             ? arena->data
+                                                     : nullptr;  // of size 0
     pointers[i] = static_cast<char*>(base) + place.bytes;
   }
 
@@ -56,7 +65,8 @@ std::vector<std::shared_ptr<Buffer>> run_plan(const Plan& plan, Backend& backend
   const bool validate = config().enable_strict_validation && backend.host_accessible();
   for (const auto& step : plan.steps) {
     void* const* places = pointers.data() + step.places_begin;
-    const KernelArguments arguments{places, places + step.inputs, bindings.numbers.data() + step.numbers_begin};
+    const KernelArguments arguments{places, places + step.inputs,
+                                    bindings.numbers.data() + step.numbers_begin};
     if (!profile && !validate) {
       step.kernel->run(arguments);
       continue;

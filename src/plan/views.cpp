@@ -6,8 +6,8 @@ namespace hearth {
 std::optional<Strides> reshape_strides(const Shape& shape, const Strides& strides, const Shape& target) {
   if (is_contiguous(shape, strides)) return contiguous_strides(target);
 
-  // Walk both shapes from the outside, matching groups of axes with equal products. A group can be re-split only if its
-  // old axes step through memory evenly.
+  // Walk both shapes from the outside, matching groups of axes with equal products. A group can be re-split
+  // only if its old axes step through memory evenly.
   Shape old_shape;
   Strides old_strides;
   for (std::size_t i = 0; i < shape.size(); ++i) {
@@ -21,8 +21,10 @@ std::optional<Strides> reshape_strides(const Shape& shape, const Strides& stride
     std::size_t old_end = old_begin + 1, new_end = new_begin + 1;
     std::int64_t old_count = old_shape[old_begin], new_count = target[new_begin];
     while (old_count != new_count) {
-      if (new_count < old_count) new_count *= target[new_end++];
-      else old_count *= old_shape[old_end++];
+      if (new_count < old_count)
+        new_count *= target[new_end++];
+      else
+        old_count *= old_shape[old_end++];
     }
     for (std::size_t i = old_begin; i + 1 < old_end; ++i)
       if (old_strides[i] != old_shape[i + 1] * old_strides[i + 1]) return std::nullopt;

@@ -13,13 +13,15 @@ struct ViewLayout {
   Strides strides;
 };
 
-// Strides that show elements of (shape, strides) in row-major order as `target`, or nothing if only a copy can.
+// Strides that show elements of (shape, strides) in row-major order as `target`, or nothing if only a copy
+// can.
 std::optional<Strides> reshape_strides(const Shape& shape, const Strides& strides, const Shape& target);
 
 // Strides of `shape` seen as the broadcast shape `target`.
 Strides broadcast_strides(const Shape& shape, const Strides& strides, const Shape& target);
 
-// The layout of view node `node` over an input with `input` layout and `input_shape`, or nothing if only a copy can.
+// The layout of view node `node` over an input with `input` layout and `input_shape`, or nothing if only a
+// copy can.
 std::optional<ViewLayout> view_layout(const Node& node, const Shape& input_shape, const ViewLayout& input);
 
 }  // namespace hearth

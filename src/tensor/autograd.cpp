@@ -53,7 +53,8 @@ std::vector<Node*> backward_order(Node* root) {
 
 // Calls `on_node(node, gradient)` for every node that the gradient reaches, users before inputs.
 template <typename OnNode>
-void propagate(const char* operation, const Tensor& output, const Tensor& seed, bool create_graph, OnNode on_node) {
+void propagate(const char* operation, const Tensor& output, const Tensor& seed, bool create_graph,
+               OnNode on_node) {
   const NodeRef root = node_of(output, operation);
   if (!root->requires_grad)
     throw ValueError(
@@ -61,12 +62,13 @@ void propagate(const char* operation, const Tensor& output, const Tensor& seed, 
   Tensor first = seed;
   if (!first.defined()) {
     if (root->count() != 1)
-      throw ShapeError(fmt::format("[{}] a gradient must be given for a result of shape {}; only scalars have a default",
-                                   operation, to_string(root->shape)));
+      throw ShapeError(
+          fmt::format("[{}] a gradient must be given for a result of shape {}; only scalars have a default",
+                      operation, to_string(root->shape)));
     first = ones_like(output.detach());
   } else if (!(first.shape() == root->shape)) {
-    throw ShapeError(fmt::format("[{}] gradient {} for a result of shape {}", operation, to_string(first.shape()),
-                                 to_string(root->shape)));
+    throw ShapeError(fmt::format("[{}] gradient {} for a result of shape {}", operation,
+                                 to_string(first.shape()), to_string(root->shape)));
   }
   const GradMode mode(create_graph);
   std::unordered_map<Node*, Tensor> pending;
@@ -93,9 +95,10 @@ void propagate(const char* operation, const Tensor& output, const Tensor& seed, 
 
 void Tensor::backward(const Tensor& seed) const {
   propagate("backward", *this, seed, false, [](Node* node, const Tensor& dy) {
-    if (node->tracked || !node->gradient) return;
-    if (Trace* trace = current_trace()) trace->will_touch(node->gradient, true);
-    Tensor& total = node->gradient->gradient;
+    const auto slot = node->gradient.lock();
+    if (node->tracked || !slot) return;
+    if (Trace* trace = current_trace()) trace->will_touch(slot, true);
+    Tensor& total = slot->gradient;
     total = total.defined() ? total + dy : dy;
   });
 }
@@ -115,7 +118,8 @@ std::vector<Tensor> gradients(const Tensor& output, const std::vector<Tensor>& i
   return result;
 }
 
-std::function<std::pair<Tensor, std::vector<Tensor>>(const std::vector<Tensor>&)> value_and_grad(TensorFunction f) {
+std::function<std::pair<Tensor, std::vector<Tensor>>(const std::vector<Tensor>&)> value_and_grad(
+    TensorFunction f) {
   return [f = std::move(f)](const std::vector<Tensor>& arguments) {
     std::vector<Tensor> leaves;
     for (const auto& argument : arguments) {
@@ -126,7 +130,8 @@ std::function<std::pair<Tensor, std::vector<Tensor>>(const std::vector<Tensor>&)
     const GradMode mode(true);
     const Tensor value = f(leaves);
     std::vector<Tensor> results;
-    if (value.requires_grad()) results = gradients(value, leaves);
+    if (value.requires_grad())
+      results = gradients(value, leaves);
     else
       for (const auto& leaf : leaves) results.push_back(zeros_like(leaf));
     return std::pair{value.detach(), results};

@@ -22,7 +22,8 @@ void Trace::saw(const std::shared_ptr<detail::Variable>& variable) {
   Node* node = variable->node.get();
   if (node->trace == id || (node->op == Op::constant && node->weak)) return;
   if (const auto known = captured.find(node); known != captured.end()) {
-    if (known->second.variable == variable || variable->trace == id) return;  // itself, or a new name for the same
+    if (known->second.variable == variable || variable->trace == id)
+      return;  // itself, or a new name for the same
     // Two variables with one value: from now on they may be assigned apart, so each needs a leaf of its own.
     const Tensor twin = make_value(node->shape, node->dtype, node->storage, node->device);
     Node& own = *twin.variable()->node;
@@ -53,8 +54,8 @@ void Trace::will_assign(const std::shared_ptr<detail::Variable>& variable) {
 }
 
 void Trace::will_touch(const std::shared_ptr<GradientSlot>& slot, bool read) {
-  const bool known =
-      std::any_of(gradients.begin(), gradients.end(), [&](const Touched& entry) { return entry.slot == slot; });
+  const bool known = std::any_of(gradients.begin(), gradients.end(),
+                                 [&](const Touched& entry) { return entry.slot == slot; });
   if (!known) gradients.push_back({slot, slot->gradient, read});
 }
 
@@ -84,7 +85,8 @@ struct LeafSource {
 
 struct NumberSource {
   Number number;
-  std::int64_t generator = -1;  // index in Compilation::generators; number.offset is relative to its first draw
+  std::int64_t generator =
+      -1;  // index in Compilation::generators; number.offset is relative to its first draw
 };
 
 // One traced signature.
@@ -97,7 +99,8 @@ struct Compilation {
     std::uint64_t blocks;
   };
   std::vector<Source> generators;
-  std::size_t returned = 0;  // the first results are the function's, then the assigned variables', then gradients'
+  std::size_t returned =
+      0;  // the first results are the function's, then the assigned variables', then gradients'
   std::vector<std::shared_ptr<detail::Variable>> assigned;
   struct Gradient {
     std::shared_ptr<GradientSlot> slot;
@@ -134,10 +137,14 @@ struct Compiled::State {
   static bool still_fits(const Compilation& compilation);
 };
 
-Compiled::Compiled(Function function) : state_(std::make_shared<State>()) { state_->function = std::move(function); }
+Compiled::Compiled(Function function) : state_(std::make_shared<State>()) {
+  state_->function = std::move(function);
+}
 
 std::size_t Compiled::traces() const { return state_->traces; }
-std::string Compiled::explain() const { return state_->last ? state_->last->plan->describe() : "nothing traced yet\n"; }
+std::string Compiled::explain() const {
+  return state_->last ? state_->last->plan->describe() : "nothing traced yet\n";
+}
 
 std::shared_ptr<Compilation> Compiled::State::trace(const std::vector<Tensor>& arguments) {
   Trace trace;
@@ -189,7 +196,10 @@ std::shared_ptr<Compilation> Compiled::State::trace(const std::vector<Tensor>& a
   PlanOptions options = plan_options();
   options.describe_steps = true;
   const Device device = arguments.empty() ? default_device() : arguments[0].device();
-  compilation->plan = build_plan(graph, backend(device), options);
+  std::vector<Replacement> replacements;
+  for (std::size_t i = 0; i < trace.assigned.size(); ++i)
+    replacements.push_back({trace.assigned[i].before.get(), compilation->returned + i});
+  compilation->plan = build_plan(graph, backend(device), options, replacements);
 
   for (auto leaf : compilation->plan->leaves) {
     Node* node = graph.nodes[leaf];
@@ -223,11 +233,12 @@ std::shared_ptr<Compilation> Compiled::State::trace(const std::vector<Tensor>& a
       first_offset.push_back(draw.before.offset);
       it = std::prev(compilation->generators.end());
     }
-    it->blocks = draw.before.offset + draw.count - first_offset[static_cast<std::size_t>(it - compilation->generators.begin())];
+    it->blocks = draw.before.offset + draw.count -
+                 first_offset[static_cast<std::size_t>(it - compilation->generators.begin())];
   }
-  for (auto index : compilation->plan->numbers) {
-    NumberSource source{graph.nodes[index]->number, -1};
-    if (op_kind(graph.ops[index]) == OpKind::random)
+  for (const auto& planned : compilation->plan->numbers) {
+    NumberSource source{planned.of(graph.nodes[planned.node]->number), -1};
+    if (op_kind(graph.ops[planned.node]) == OpKind::random)
       for (const auto& draw : trace.draws)
         if (draw.before.seed == source.number.seed && draw.before.offset == source.number.offset) {
           const auto it = std::find_if(compilation->generators.begin(), compilation->generators.end(),
@@ -247,7 +258,18 @@ std::shared_ptr<Compilation> Compiled::State::trace(const std::vector<Tensor>& a
   return compilation;
 }
 
-// Since the trace, captured variables may have been given values with other strides, and gradients may have come or gone.
+namespace {
+// True iff both strides address an array of this shape alike: where there is one element the stride does not
+// matter.
+bool same_layout(const Shape& shape, const Strides& a, const Strides& b) {
+  for (std::size_t i = 0; i < shape.size(); ++i)
+    if (shape[i] > 1 && a[i] != b[i]) return false;
+  return true;
+}
+}  // namespace
+
+// Since the trace, captured variables may have been given values with other strides, and gradients may have
+// come or gone.
 bool Compiled::State::still_fits(const Compilation& compilation) {
   for (const auto& gradient : compilation.gradients)
     if (gradient.read && gradient.before != gradient.slot->gradient.defined()) return false;
@@ -256,12 +278,14 @@ bool Compiled::State::still_fits(const Compilation& compilation) {
     const Tensor tensor = leaf.slot ? leaf.slot->gradient : Tensor(leaf.variable);
     const Node& node = *tensor.variable()->node;
     if (!node.evaluated.load(std::memory_order_acquire)) eval({tensor});
-    if (!(node.storage.strides == leaf.strides) || !(node.shape == leaf.shape)) return false;
+    if (!(node.shape == leaf.shape) || !same_layout(node.shape, node.storage.strides, leaf.strides))
+      return false;
   }
   return true;
 }
 
-std::vector<Tensor> Compiled::State::replay(const Compilation& compilation, const std::vector<Tensor>& arguments) {
+std::vector<Tensor> Compiled::State::replay(const Compilation& compilation,
+                                            const std::vector<Tensor>& arguments) {
   const Plan& plan = *compilation.plan;
   const auto leaf_node = [&](std::uint32_t index) -> const Node& {
     const LeafSource& leaf = compilation.leaves[index];
@@ -277,9 +301,11 @@ std::vector<Tensor> Compiled::State::replay(const Compilation& compilation, cons
     }
   };
   PlanBindings bindings;
-  for (std::uint32_t i = 0; i < compilation.leaves.size(); ++i) bindings.leaves.push_back(first_element(leaf_node(i)));
+  for (std::uint32_t i = 0; i < compilation.leaves.size(); ++i)
+    bindings.leaves.push_back(first_element(leaf_node(i)));
   std::vector<Generator::State> states;
-  for (const auto& source : compilation.generators) states.push_back(source.generator->reserve(source.blocks));
+  for (const auto& source : compilation.generators)
+    states.push_back(source.generator->reserve(source.blocks));
   for (const auto& source : compilation.numbers) {
     Number number = source.number;
     if (source.generator >= 0) {
@@ -288,13 +314,26 @@ std::vector<Tensor> Compiled::State::replay(const Compilation& compilation, cons
     }
     bindings.numbers.push_back(number);
   }
+  // An old value that nobody else holds gives its memory to the new one.
+  for (std::size_t i = 0; i < plan.donors.size(); ++i) {
+    std::shared_ptr<Buffer> donated;
+    if (plan.donors[i] >= 0) {
+      const LeafSource& leaf = compilation.leaves[static_cast<std::size_t>(plan.donors[i])];
+      const bool assigned = leaf.kind == LeafSource::Kind::captured;
+      const Node* node = assigned ? leaf.variable->node.get() : nullptr;
+      if (node && node->references.load() == 1 && node->storage.buffer.use_count() == 1 &&
+          node->storage.buffer->writable && node->storage.offset == 0)
+        donated = node->storage.buffer;
+    }
+    bindings.donated.push_back(std::move(donated));
+  }
   const auto outputs = run_plan(plan, backend(plan.device), bindings);
 
   // All storages first: a result may be a view of a leaf that is about to be assigned.
   std::vector<Storage> storages;
   for (std::size_t i = 0; i < plan.results.size(); ++i)
-    storages.push_back(result_storage(plan, i, outputs,
-                                      [&](std::uint32_t leaf) -> const Storage& { return leaf_node(leaf).storage; }));
+    storages.push_back(result_storage(
+        plan, i, outputs, [&](std::uint32_t leaf) -> const Storage& { return leaf_node(leaf).storage; }));
   std::size_t next = 0;
   const auto value = [&] {
     const auto& [shape, dtype] = compilation.results[next];
@@ -309,7 +348,8 @@ std::vector<Tensor> Compiled::State::replay(const Compilation& compilation, cons
     node.gradient = variable->gradient;
     variable->node = fresh.variable()->node;
   }
-  for (const auto& gradient : compilation.gradients) gradient.slot->gradient = gradient.after ? value() : Tensor();
+  for (const auto& gradient : compilation.gradients)
+    gradient.slot->gradient = gradient.after ? value() : Tensor();
   set_last_plan_stats(plan.stats);
   return returned;
 }

@@ -86,8 +86,10 @@ Tensor cast(const Tensor& x, DType dtype) {
   if (node->op == Op::constant) {
     double real = node->number.real;
     std::int64_t integer = node->number.integer;
-    if (dtype == DType::bool_) integer = real != 0 || integer != 0, real = static_cast<double>(integer);
-    else if (is_floating(node->dtype) && is_integral(dtype)) return make_constant(std::trunc(real), dtype);
+    if (dtype == DType::bool_)
+      integer = real != 0 || integer != 0, real = static_cast<double>(integer);
+    else if (is_floating(node->dtype) && is_integral(dtype))
+      return make_constant(std::trunc(real), dtype);
     return make_constant(real, integer, dtype);
   }
   return make_op(Op::cast, dtype, node->shape, {node});
@@ -116,15 +118,16 @@ Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight) { return a +
 
 Tensor nan_to_num(const Tensor& x, double nan) {
   if (is_integral(x.dtype())) return x;
-  const double largest = x.dtype() == DType::f64   ? std::numeric_limits<double>::max()
-                         : x.dtype() == DType::f16 ? 65504.0
-                         : x.dtype() == DType::bf16
-                             ? 0x1.fep127
-                             : static_cast<double>(std::numeric_limits<float>::max());
+  const double largest = x.dtype() == DType::f64    ? std::numeric_limits<double>::max()
+                         : x.dtype() == DType::f16  ? 65504.0
+                         : x.dtype() == DType::bf16 ? 0x1.fep127
+                                                    : static_cast<double>(std::numeric_limits<float>::max());
   return where(isnan(x), nan, where(isinf(x), where(x > 0, largest, -largest), x));
 }
 
-Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) { return where(mask, value, x); }
+Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) {
+  return as(where(mask, value, x), x.dtype());  // an integer tensor stays one
+}
 
 Tensor leaky_relu(const Tensor& x, double slope) { return where(x > 0, x, x * slope); }
 
@@ -143,12 +146,12 @@ Tensor prelu(const Tensor& x, const Tensor& slope) {
 
 Tensor elu(const Tensor& x, double alpha) { return where(x > 0, x, expm1(where(x > 0, 0, x)) * alpha); }
 Tensor selu(const Tensor& x) { return elu(x, 1.6732632423543772) * 1.0507009873554805; }
-Tensor celu(const Tensor& x, double alpha) { return where(x > 0, x, expm1(where(x > 0, 0, x) / alpha) * alpha); }
+Tensor celu(const Tensor& x, double alpha) {
+  return where(x > 0, x, expm1(where(x > 0, 0, x) / alpha) * alpha);
+}
 Tensor relu6(const Tensor& x) { return hardtanh(x, 0, 6); }
 
-Tensor hardtanh(const Tensor& x, double low, double high) {
-  return clamp(x, low, high);
-}
+Tensor hardtanh(const Tensor& x, double low, double high) { return clamp(x, low, high); }
 
 Tensor hardsigmoid(const Tensor& x) { return hardtanh(x + 3.0, 0, 6) / 6.0; }
 Tensor hardswish(const Tensor& x) { return x * hardtanh(x + 3.0, 0, 6) / 6.0; }

@@ -69,14 +69,17 @@ Hash128 cache_key(const LinearGraph& graph, Device device, const PlanOptions& op
   hasher.add(graph.structure.low);
   hasher.add(graph.structure.high);
   hasher.add(static_cast<std::uint64_t>(device.kind) << 8 | device.index);
-  hasher.add(static_cast<std::uint64_t>(options.fuse) << 1 | static_cast<std::uint64_t>(options.eliminate_common));
+  hasher.add(static_cast<std::uint64_t>(options.fuse) |
+             static_cast<std::uint64_t>(options.eliminate_common) << 1 |
+             static_cast<std::uint64_t>(options.multiply_by_reciprocals) << 2);
   return hasher.finish();
 }
 
 void check_leaf(const Node& leaf) {
   if (!leaf.storage.buffer)
     throw ValueError(
-        "[eval] a value was asked for while compile() traces a function; values are known only when the plan runs");
+        "[eval] a value was asked for while compile() traces a function; values are known only when the plan "
+        "runs");
 }
 
 Device device_of(const LinearGraph& graph) {
@@ -92,7 +95,8 @@ void* first_element(const Node& leaf) {
          leaf.storage.offset * static_cast<std::int64_t>(dtype_size(leaf.dtype));
 }
 
-Storage result_storage(const Plan& plan, std::size_t result, const std::vector<std::shared_ptr<Buffer>>& outputs,
+Storage result_storage(const Plan& plan, std::size_t result,
+                       const std::vector<std::shared_ptr<Buffer>>& outputs,
                        const std::function<const Storage&(std::uint32_t leaf)>& leaf_storage) {
   const PlannedResult& planned = plan.results[result];
   if (!planned.from_leaf) return {outputs[planned.place.index], planned.offset, planned.strides};
@@ -130,7 +134,8 @@ void eval(const std::vector<Tensor>& tensors) {
   bindings.leaves.reserve(plan->leaves.size());
   for (auto leaf : plan->leaves) bindings.leaves.push_back(first_element(*graph.nodes[leaf]));
   bindings.numbers.reserve(plan->numbers.size());
-  for (auto node : plan->numbers) bindings.numbers.push_back(graph.nodes[node]->number);
+  for (const auto& number : plan->numbers)
+    bindings.numbers.push_back(number.of(graph.nodes[number.node]->number));
   const auto outputs = run_plan(*plan, device, bindings);
 
   const auto leaf_storage = [&](std::uint32_t leaf) -> const Storage& {

@@ -11,7 +11,8 @@ namespace hearth {
 void* first_element(const Node& leaf);
 
 // Where a result of a plan that has run is.
-Storage result_storage(const Plan& plan, std::size_t result, const std::vector<std::shared_ptr<Buffer>>& outputs,
+Storage result_storage(const Plan& plan, std::size_t result,
+                       const std::vector<std::shared_ptr<Buffer>>& outputs,
                        const std::function<const Storage&(std::uint32_t leaf)>& leaf_storage);
 
 void set_last_plan_stats(const PlanStats& stats);

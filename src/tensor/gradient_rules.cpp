@@ -32,20 +32,20 @@ const Tensor none;
 
 void elementwise(Context& c) {
   switch (c.node->op) {
-#define HEARTH_UNARY(name, rule, value, gradient, doc)                  \
-  case Op::name: {                                                      \
-    [[maybe_unused]] const Tensor x = c.input(0), y = c.output();       \
-    [[maybe_unused]] const Tensor& dy = c.dy;                           \
-    c.gradients[0] = gradient;                                          \
-    return;                                                             \
+#define HEARTH_UNARY(name, rule, value, gradient, doc)            \
+  case Op::name: {                                                \
+    [[maybe_unused]] const Tensor x = c.input(0), y = c.output(); \
+    [[maybe_unused]] const Tensor& dy = c.dy;                     \
+    c.gradients[0] = gradient;                                    \
+    return;                                                       \
   }
-#define HEARTH_BINARY(name, rule, value, gradient_a, gradient_b, doc)                       \
-  case Op::name: {                                                                          \
-    [[maybe_unused]] const Tensor a = c.input(0), b = c.input(1), y = c.output();           \
-    [[maybe_unused]] const Tensor& dy = c.dy;                                               \
-    if (c.needs(0)) c.gradients[0] = gradient_a;                                            \
-    if (c.needs(1)) c.gradients[1] = gradient_b;                                            \
-    return;                                                                                 \
+#define HEARTH_BINARY(name, rule, value, gradient_a, gradient_b, doc)             \
+  case Op::name: {                                                                \
+    [[maybe_unused]] const Tensor a = c.input(0), b = c.input(1), y = c.output(); \
+    [[maybe_unused]] const Tensor& dy = c.dy;                                     \
+    if (c.needs(0)) c.gradients[0] = gradient_a;                                  \
+    if (c.needs(1)) c.gradients[1] = gradient_b;                                  \
+    return;                                                                       \
   }
 #include "hearth/elementwise.inc"
 #undef HEARTH_UNARY
@@ -84,8 +84,8 @@ void unslicing(Context& c) {
 void summing(Context& c) { c.gradients[0] = broadcast_to(c.dy, c.input_shape(0)); }
 
 void product(Context& c) {
-  // dy * (product of the others). Where nothing is zero that is dy * y / x; with zeros in the reduced axes it is
-  // computed from products on both sides.
+  // dy * (product of the others). Where nothing is zero that is dy * y / x; with zeros in the reduced axes it
+  // is computed from products on both sides.
   const Axes& axes = c.attribute<ReduceAttributes>().axes;
   Tensor x = c.input(0);
   // Bring the reduced axes together at the end.
@@ -111,7 +111,8 @@ void product(Context& c) {
   const Tensor right = flip(narrow(cumprod(pad(reversed, widths, 1.0), last), last, 0, length), {last});
   const Tensor others = reshape(left * right, moved.shape());
   Axes inverse(order.size());
-  for (std::size_t i = 0; i < order.size(); ++i) inverse[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
+  for (std::size_t i = 0; i < order.size(); ++i)
+    inverse[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
   c.gradients[0] = c.dy * permute(others, inverse);
 }
 
@@ -151,7 +152,8 @@ void padding(Context& c) {
 }
 
 void taking(Context& c) {
-  c.gradients[0] = make_op(Op::index_add, c.dy.dtype(), c.input_shape(0), c.attribute<AxisAttributes>(), c.input(1), c.dy);
+  c.gradients[0] =
+      make_op(Op::index_add, c.dy.dtype(), c.input_shape(0), c.attribute<AxisAttributes>(), c.input(1), c.dy);
 }
 
 void adding_indexed(Context& c) {
@@ -159,8 +161,8 @@ void adding_indexed(Context& c) {
 }
 
 void gathering(Context& c) {
-  c.gradients[0] =
-      scatter_add(full(c.input_shape(0), 0, c.dy.dtype()), c.attribute<AxisAttributes>().axis, c.input(1), c.dy);
+  c.gradients[0] = scatter_add(full(c.input_shape(0), 0, c.dy.dtype()), c.attribute<AxisAttributes>().axis,
+                               c.input(1), c.dy);
 }
 
 void scattering(Context& c) {
@@ -205,10 +207,12 @@ void max_pooling(Context& c) {
   c.gradients[0] = make_op(Op::max_pool_grad, x.dtype(), x.shape(), c.attribute<WindowAttributes>(), x, c.dy);
 }
 void avg_pooling(Context& c) {
-  c.gradients[0] = make_op(Op::avg_pool_grad, c.dy.dtype(), c.input_shape(0), c.attribute<WindowAttributes>(), c.dy);
+  c.gradients[0] =
+      make_op(Op::avg_pool_grad, c.dy.dtype(), c.input_shape(0), c.attribute<WindowAttributes>(), c.dy);
 }
 void avg_pooling_gradient(Context& c) {
-  c.gradients[0] = make_op(Op::avg_pool, c.dy.dtype(), c.input_shape(0), c.attribute<WindowAttributes>(), c.dy);
+  c.gradients[0] =
+      make_op(Op::avg_pool, c.dy.dtype(), c.input_shape(0), c.attribute<WindowAttributes>(), c.dy);
 }
 
 void soft_maximum(Context& c) {
@@ -247,7 +251,8 @@ void layer_normalisation(Context& c) {
     if (c.node->inputs.size() > 1) inputs.push_back(c.node->inputs[1]);
     c.gradients[0] = make_op(Op::layer_norm_grad, x.dtype(), x.shape(), inputs, attributes);
   }
-  if (c.needs(1)) c.gradients[1] = sum_leading(c.dy * make_op(Op::layer_norm, x.dtype(), x.shape(), attributes, x));
+  if (c.needs(1))
+    c.gradients[1] = sum_leading(c.dy * make_op(Op::layer_norm, x.dtype(), x.shape(), attributes, x));
   if (c.needs(2)) c.gradients[2] = sum_leading(c.dy);
 }
 
@@ -259,7 +264,8 @@ void rms_normalisation(Context& c) {
     if (c.node->inputs.size() > 1) inputs.push_back(c.node->inputs[1]);
     c.gradients[0] = make_op(Op::rms_norm_grad, x.dtype(), x.shape(), inputs, attributes);
   }
-  if (c.needs(1)) c.gradients[1] = sum_leading(c.dy * make_op(Op::rms_norm, x.dtype(), x.shape(), attributes, x));
+  if (c.needs(1))
+    c.gradients[1] = sum_leading(c.dy * make_op(Op::rms_norm, x.dtype(), x.shape(), attributes, x));
 }
 
 void rotation(Context& c) {

@@ -10,7 +10,8 @@ namespace {
 
 Tensor checked_indices(const Tensor& indices, const char* operation) {
   if (!is_integral(indices.dtype()) || indices.dtype() == DType::bool_)
-    throw DTypeError(fmt::format("[{}] indices must be integers, got {}", operation, dtype_name(indices.dtype())));
+    throw DTypeError(
+        fmt::format("[{}] indices must be integers, got {}", operation, dtype_name(indices.dtype())));
   return as(indices, DType::i64);
 }
 

@@ -12,25 +12,42 @@ namespace {
 
 using Sizes = std::vector<std::int64_t>;
 
+// `axis` of x multiplied by a matrix (new size, old size).
+Tensor apply_matrix(const Tensor& matrix, const Tensor& x, std::int64_t axis) {
+  const auto last = static_cast<std::int64_t>(x.ndim()) - 1;
+  if (axis == last) return linear(x, matrix);
+  if (axis == last - 1) return matmul(matrix, x);
+  return transpose(linear(transpose(x, axis, last), matrix), axis, last);
+}
+
 Tensor resize_nearest(const Tensor& x, std::int64_t axis, std::int64_t size) {
-  // In f32, as PyTorch, so that the same elements are chosen where the quotient is not exact.
   const auto old_size = x.size(axis);
+  if (size % old_size == 0) return repeat_interleave(x, size / old_size, axis);
+  // In f32, as PyTorch, so that the same elements are chosen where the quotient is not exact.
   const float step = static_cast<float>(old_size) / static_cast<float>(size);
   const Tensor source = floor(as(positions_for(x, size), DType::f32) * step);
   return take(x, minimum(as(source, DType::i64), old_size - 1), axis);
 }
 
+// Up to this size a product with the matrix of weights is at least as fast as picking elements, and its
+// gradient at least twice as fast.
+constexpr std::int64_t largest_matrix_axis = 64;
+
 Tensor resize_linear(const Tensor& x, std::int64_t axis, std::int64_t size, bool align_corners) {
   const auto old_size = x.size(axis);
   const DType wide = wide_dtype(x);
-  Tensor source = as(positions_for(x, size), wide);
-  if (align_corners) {
-    source = source * (size > 1 ? static_cast<double>(old_size - 1) / static_cast<double>(size - 1) : 0.0);
-  } else {
-    source =
-        clamp((source + 0.5) * (static_cast<double>(old_size) / static_cast<double>(size)) - 0.5, 0.0, {});
+  const auto last = static_cast<double>(old_size - 1);
+  Tensor source = as(positions_for(x, size), wide);  // where between the old elements each new one lies
+  if (align_corners)
+    source = source * (size > 1 ? last / static_cast<double>(size - 1) : 0.0);
+  else
+    source = (source + 0.5) * (static_cast<double>(old_size) / static_cast<double>(size)) - 0.5;
+  source = clamp(source, 0.0, last);
+  if (old_size <= largest_matrix_axis) {
+    const Tensor distance = abs(unsqueeze(source, 1) - as(positions_for(x, old_size), wide));
+    return apply_matrix(relu(1.0 - distance), as(x, wide), axis);
   }
-  const Tensor before = minimum(as(floor(source), DType::i64), old_size - 1);
+  const Tensor before = as(floor(source), DType::i64);
   const Tensor after = minimum(before + 1, old_size - 1);
   const Tensor weight = along_axis(source - as(before, wide), x, axis);
   return lerp(as(take(x, before, axis), wide), as(take(x, after, axis), wide), weight);
@@ -52,7 +69,7 @@ Tensor average_axis(const Tensor& x, std::int64_t axis, std::int64_t size) {
   const Tensor element = positions_for(x, old_size);
   const Tensor share = reciprocal(as(stop - start, x.dtype()));
   const Tensor averaging = where(logical_and(element >= start, element < stop), share, 0);
-  return transpose(linear(transpose(x, axis, -1), averaging), axis, -1);
+  return apply_matrix(averaging, x, axis);
 }
 
 Tensor largest_along_axis(const Tensor& x, std::int64_t axis, std::int64_t size) {

@@ -103,7 +103,8 @@ Tensor truncated_normal(const Shape& shape, double deviation, DType dtype, Gener
 
 Tensor multinomial(const Tensor& weights, std::int64_t count, Generator& generator) {
   if (weights.ndim() < 1 || weights.size(-1) == 0)
-    throw ShapeError(fmt::format("[multinomial] needs weights along the last axis, got {}", to_string(weights.shape())));
+    throw ShapeError(
+        fmt::format("[multinomial] needs weights along the last axis, got {}", to_string(weights.shape())));
   if (count < 0) throw ValueError(fmt::format("[multinomial] negative count {}", count));
   // The index of a draw is the number of cumulative weights that do not exceed it.
   const Tensor steps = cumsum(as(weights, DType::f32), -1);

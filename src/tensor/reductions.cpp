@@ -18,7 +18,8 @@ Shape reduced_shape(const Shape& shape, const Axes& axes) {
 Tensor drop(const Tensor& x, const Axes& axes) {
   Shape shape;
   for (std::size_t i = 0; i < x.ndim(); ++i)
-    if (std::find(axes.begin(), axes.end(), static_cast<std::int64_t>(i)) == axes.end()) shape.push_back(x.shape()[i]);
+    if (std::find(axes.begin(), axes.end(), static_cast<std::int64_t>(i)) == axes.end())
+      shape.push_back(x.shape()[i]);
   return reshape(x, shape);
 }
 
@@ -45,9 +46,10 @@ Tensor arg_reduce(Op op, const Tensor& x, std::optional<std::int64_t> axis, bool
   }
   const auto along = static_cast<std::int64_t>(normalize_axis(*axis, x.ndim(), name));
   if (x.size(along) == 0)
-    throw ValueError(fmt::format("[{}] of no elements: axis {} of {} is empty", name, along, to_string(x.shape())));
-  const Tensor result =
-      make_op(op, DType::i64, reduced_shape(x.shape(), {along}), {node_of(x, name)}, AxisAttributes{along, false});
+    throw ValueError(
+        fmt::format("[{}] of no elements: axis {} of {} is empty", name, along, to_string(x.shape())));
+  const Tensor result = make_op(op, DType::i64, reduced_shape(x.shape(), {along}), {node_of(x, name)},
+                                AxisAttributes{along, false});
   return keepdims ? result : drop(result, {along});
 }
 

@@ -11,6 +11,8 @@
 namespace hearth {
 namespace {
 
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
 // `reduced` has its axes as size 1: drops them unless they are to stay.
 Tensor finish(const Tensor& reduced, const Axes& axes, bool keepdims, DType dtype) {
   Tensor result = as(reduced, dtype);
@@ -34,13 +36,11 @@ Tensor general_norm(const Tensor& magnitude, double p, const Axes& axes) {
   } else {
     // The slope of |x|^p at 0 is infinite; the gradient there is taken as 0.
     const Tensor zero = magnitude == 0;
-    powers =
-        where(zero, p > 0 ? 0.0 : std::numeric_limits<double>::infinity(), pow(where(zero, 1, magnitude), p));
+    powers = where(zero, p > 0 ? 0.0 : infinity, pow(where(zero, 1, magnitude), p));
   }
   const Tensor total = sum(powers, axes, true);
   const Tensor zero = total == 0;
-  return where(zero, p > 0 ? 0.0 : std::numeric_limits<double>::infinity(),
-               pow(where(zero, 1, total), 1 / p));
+  return where(zero, p > 0 ? 0.0 : infinity, pow(where(zero, 1, total), 1 / p));
 }
 
 }  // namespace
@@ -77,7 +77,7 @@ Tensor norm(const Tensor& x, double p, const Axes& axes, bool keepdims) {
   Tensor result;
   if (p == 2)
     result = sqrt_flat_at_zero(sum(square(wide), chosen, true));
-  else if (p == 1)
+  else if (p == 1 || (p == infinity && x.numel() == 0))  // of nothing: 0 either way
     result = sum(abs(wide), chosen, true);
   else if (p == 0)
     result = sum(where(false, wide, as(wide != 0, wide.dtype())), chosen, true);  // gradient 0, but there

@@ -16,7 +16,8 @@ Tensor reshape(const Tensor& x, const Shape& requested) {
   std::int64_t known = 1;
   std::int64_t open = -1;
   for (std::size_t i = 0; i < shape.size(); ++i) {
-    if (shape[i] == -1 && open < 0) open = static_cast<std::int64_t>(i);
+    if (shape[i] == -1 && open < 0)
+      open = static_cast<std::int64_t>(i);
     else if (shape[i] < 0)
       throw ShapeError(fmt::format("[reshape] bad size in {}; one -1 is allowed", to_string(requested)));
     else if (__builtin_mul_overflow(known, shape[i], &known))
@@ -25,8 +26,8 @@ Tensor reshape(const Tensor& x, const Shape& requested) {
   const auto count = node->count();
   if (open >= 0) {
     if (known == 0 || count % known != 0)
-      throw ShapeError(fmt::format("[reshape] cannot make {} of the {} elements of {}", to_string(requested), count,
-                                   to_string(node->shape)));
+      throw ShapeError(fmt::format("[reshape] cannot make {} of the {} elements of {}", to_string(requested),
+                                   count, to_string(node->shape)));
     shape[static_cast<std::size_t>(open)] = count / known;
   } else if (known != count) {
     throw ShapeError(fmt::format("[reshape] {} has {} elements, {} has {}", to_string(node->shape), count,
@@ -40,12 +41,15 @@ Tensor view(const Tensor& x, const Shape& shape) { return reshape(x, shape); }
 
 Tensor flatten(const Tensor& x, std::int64_t first, std::int64_t last) {
   if (x.ndim() == 0) return reshape(x, {1});
-  const auto begin = normalize_axis(first, x.ndim(), "flatten"), end = normalize_axis(last, x.ndim(), "flatten");
+  const auto begin = normalize_axis(first, x.ndim(), "flatten"),
+             end = normalize_axis(last, x.ndim(), "flatten");
   if (begin > end) throw ValueError(fmt::format("[flatten] axis {} comes after axis {}", first, last));
   Shape shape;
   for (std::size_t i = 0; i < x.ndim(); ++i) {
-    if (i > begin && i <= end) shape.back() *= x.shape()[i];
-    else shape.push_back(x.shape()[i]);
+    if (i > begin && i <= end)
+      shape.back() *= x.shape()[i];
+    else
+      shape.push_back(x.shape()[i]);
   }
   return reshape(x, shape);
 }
@@ -74,7 +78,8 @@ Tensor permute(const Tensor& x, const Axes& order) {
 }
 
 Tensor transpose(const Tensor& x, std::int64_t axis0, std::int64_t axis1) {
-  const auto a = normalize_axis(axis0, x.ndim(), "transpose"), b = normalize_axis(axis1, x.ndim(), "transpose");
+  const auto a = normalize_axis(axis0, x.ndim(), "transpose"),
+             b = normalize_axis(axis1, x.ndim(), "transpose");
   Axes order(x.ndim());
   std::iota(order.begin(), order.end(), std::int64_t{0});
   std::swap(order[a], order[b]);
@@ -102,15 +107,16 @@ Tensor broadcast_to(const Tensor& x, const Shape& shape) {
   if (node->shape == shape) return x;
   check_shape(shape, dtype_size(node->dtype), "broadcast_to");
   if (node->shape.size() > shape.size() || !(broadcast_shapes(node->shape, shape, "broadcast_to") == shape))
-    throw ShapeError(fmt::format("[broadcast_to] {} does not broadcast to {}", to_string(node->shape),
-                                 to_string(shape)));
+    throw ShapeError(
+        fmt::format("[broadcast_to] {} does not broadcast to {}", to_string(node->shape), to_string(shape)));
   return make_op(Op::broadcast, node->dtype, shape, {node});
 }
 
 Tensor slice(const Tensor& x, const std::vector<Slice>& slices) {
   const NodeRef& node = node_of(x, "slice");
   if (slices.size() > node->shape.size())
-    throw IndexError(fmt::format("[slice] {} slices for a tensor of shape {}", slices.size(), to_string(node->shape)));
+    throw IndexError(
+        fmt::format("[slice] {} slices for a tensor of shape {}", slices.size(), to_string(node->shape)));
   SliceAttributes attributes;
   Shape shape;
   bool whole = true;
@@ -145,8 +151,8 @@ Tensor narrow(const Tensor& x, std::int64_t axis, std::int64_t start, std::int64
   const auto size = x.shape()[along];
   if (start < 0) start += size;
   if (start < 0 || length < 0 || start > size || length > size - start)
-    throw IndexError(fmt::format("[narrow] {} elements from {} do not lie in axis {} of {}", length, start, axis,
-                                 to_string(x.shape())));
+    throw IndexError(fmt::format("[narrow] {} elements from {} do not lie in axis {} of {}", length, start,
+                                 axis, to_string(x.shape())));
   std::vector<Slice> slices(along + 1);
   slices[along] = {start, start + length, 1};
   return slice(x, slices);
@@ -264,17 +270,20 @@ std::vector<Tensor> chunk(const Tensor& x, std::int64_t count, std::int64_t axis
 Tensor pad(const Tensor& x, const std::vector<std::pair<std::int64_t, std::int64_t>>& widths, double value) {
   const NodeRef& node = node_of(x, "pad");
   if (widths.size() != node->shape.size())
-    throw ShapeError(fmt::format("[pad] {} widths for a tensor of shape {}", widths.size(), to_string(node->shape)));
+    throw ShapeError(
+        fmt::format("[pad] {} widths for a tensor of shape {}", widths.size(), to_string(node->shape)));
   PadAttributes attributes;
   attributes.value = value;
   Shape shape = node->shape;
   bool nothing = true;
   for (std::size_t i = 0; i < widths.size(); ++i) {
     const auto [before, after] = widths[i];
-    if (before < 0 || after < 0) throw ValueError(fmt::format("[pad] negative width ({}, {})", before, after));
+    if (before < 0 || after < 0)
+      throw ValueError(fmt::format("[pad] negative width ({}, {})", before, after));
     nothing &= before == 0 && after == 0;
     attributes.before.push_back(before);
-    if (__builtin_add_overflow(shape[i], before, &shape[i]) || __builtin_add_overflow(shape[i], after, &shape[i]))
+    if (__builtin_add_overflow(shape[i], before, &shape[i]) ||
+        __builtin_add_overflow(shape[i], after, &shape[i]))
       throw ShapeError("[pad] the result is too large");
   }
   if (nothing) return x;

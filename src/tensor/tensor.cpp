@@ -85,12 +85,14 @@ const void* Tensor::raw_data() const {
   eval();
   const NodeRef& node = node_of(*this);
   if (!backend(node->device).host_accessible())
-    throw DeviceError(fmt::format("[data] the tensor is on {}; use to_vector()", hearth::to_string(node->device)));
+    throw DeviceError(
+        fmt::format("[data] the tensor is on {}; use to_vector()", hearth::to_string(node->device)));
   if (!is_contiguous(node->shape, node->storage.strides)) {
     // This variable goes on with a dense copy; the value is the same.
     const Tensor dense = copy(detach()).eval();
     auto replacement = node_of(dense);
-    if (requires_grad()) throw ValueError("[data] of a strided tensor that requires a gradient; take copy(x) first");
+    if (requires_grad())
+      throw ValueError("[data] of a strided tensor that requires a gradient; take copy(x) first");
     variable_->node = replacement;
   }
   const NodeRef& now = node_of(*this);
@@ -100,7 +102,8 @@ const void* Tensor::raw_data() const {
 
 void Tensor::check_dtype(DType expected) const {
   if (dtype() != expected)
-    throw DTypeError(fmt::format("[data] asked for {}, the tensor is {}", dtype_name(expected), dtype_name(dtype())));
+    throw DTypeError(
+        fmt::format("[data] asked for {}, the tensor is {}", dtype_name(expected), dtype_name(dtype())));
 }
 
 double Tensor::item_double() const {
@@ -195,8 +198,8 @@ void Tensor::set_grad(const Tensor& gradient) {
     throw ValueError("[set_grad] the tensor does not require a gradient");
   }
   if (gradient.defined() && !(gradient.shape() == shape()))
-    throw ShapeError(fmt::format("[set_grad] gradient {} for a tensor of shape {}", hearth::to_string(gradient.shape()),
-                                 hearth::to_string(shape())));
+    throw ShapeError(fmt::format("[set_grad] gradient {} for a tensor of shape {}",
+                                 hearth::to_string(gradient.shape()), hearth::to_string(shape())));
   if (Trace* trace = current_trace()) trace->will_touch(variable_->gradient, false);
   variable_->gradient->gradient = gradient;
 }
@@ -213,8 +216,8 @@ Tensor Tensor::detach() const {
 void Tensor::assign(const Tensor& value) {
   const NodeRef& node = node_of(*this, "assign");
   if (!(value.shape() == node->shape))
-    throw ShapeError(fmt::format("[assign] a value of shape {} for a variable of {}", hearth::to_string(value.shape()),
-                                 hearth::to_string(node->shape)));
+    throw ShapeError(fmt::format("[assign] a value of shape {} for a variable of {}",
+                                 hearth::to_string(value.shape()), hearth::to_string(node->shape)));
   if (value.dtype() != node->dtype)
     throw DTypeError(fmt::format("[assign] a value of {} for a variable of {}", dtype_name(value.dtype()),
                                  dtype_name(node->dtype)));
@@ -245,7 +248,9 @@ Tensor Tensor::contiguous() const { return hearth::contiguous(*this); }
 
 // ---- methods that are functions
 Tensor Tensor::reshape(const Shape& shape) const { return hearth::reshape(*this, shape); }
-Tensor Tensor::flatten(std::int64_t first, std::int64_t last) const { return hearth::flatten(*this, first, last); }
+Tensor Tensor::flatten(std::int64_t first, std::int64_t last) const {
+  return hearth::flatten(*this, first, last);
+}
 Tensor Tensor::transpose(std::int64_t a, std::int64_t b) const { return hearth::transpose(*this, a, b); }
 Tensor Tensor::t() const {
   if (ndim() != 2) throw ShapeError(fmt::format("[t] needs a matrix, got {}", hearth::to_string(shape())));
@@ -255,7 +260,9 @@ Tensor Tensor::permute(const Axes& order) const { return hearth::permute(*this, 
 Tensor Tensor::squeeze(const Axes& axes) const { return hearth::squeeze(*this, axes); }
 Tensor Tensor::unsqueeze(std::int64_t axis) const { return hearth::unsqueeze(*this, axis); }
 Tensor Tensor::broadcast_to(const Shape& shape) const { return hearth::broadcast_to(*this, shape); }
-Tensor Tensor::slice(std::initializer_list<Slice> slices) const { return hearth::slice(*this, std::vector(slices)); }
+Tensor Tensor::slice(std::initializer_list<Slice> slices) const {
+  return hearth::slice(*this, std::vector(slices));
+}
 Tensor Tensor::operator[](std::int64_t index) const { return select(*this, 0, index); }
 Tensor Tensor::sum(const Axes& axes, bool keepdims) const { return hearth::sum(*this, axes, keepdims); }
 Tensor Tensor::mean(const Axes& axes, bool keepdims) const { return hearth::mean(*this, axes, keepdims); }
@@ -303,7 +310,8 @@ Tensor arange(double start, double stop, double step, DType dtype) {
   if (step == 0 || !std::isfinite(start) || !std::isfinite(stop) || !std::isfinite(step))
     throw ValueError(fmt::format("[arange] bad range {} to {} by {}", start, stop, step));
   const double length = std::ceil((stop - start) / step);
-  if (length > 9e15) throw ShapeError(fmt::format("[arange] {} to {} by {} has too many elements", start, stop, step));
+  if (length > 9e15)
+    throw ShapeError(fmt::format("[arange] {} to {} by {} has too many elements", start, stop, step));
   return make_op(Op::arange, dtype, {std::max<std::int64_t>(0, static_cast<std::int64_t>(length))},
                  std::vector<NodeRef>{}, RangeAttributes{start, step});
 }
@@ -326,8 +334,8 @@ Tensor from_bytes(std::span<const std::byte> bytes, const Shape& shape, DType dt
   check_shape(shape, dtype_size(dtype), "from_bytes");
   const auto needed = static_cast<std::size_t>(element_count(shape)) * dtype_size(dtype);
   if (bytes.size() != needed)
-    throw ShapeError(fmt::format("[from_bytes] {} {} needs {} bytes, got {}", dtype_name(dtype), to_string(shape), needed,
-                                 bytes.size()));
+    throw ShapeError(fmt::format("[from_bytes] {} {} needs {} bytes, got {}", dtype_name(dtype),
+                                 to_string(shape), needed, bytes.size()));
   Backend& owner = backend(default_device());
   Storage storage{owner.allocate(bytes.size()), 0, contiguous_strides(shape)};
   owner.copy_from_host(*storage.buffer, 0, bytes.data(), bytes.size());
@@ -369,6 +377,7 @@ Tensor from_memory(const void* data, const Shape& shape, DType dtype, std::share
   buffer->data = const_cast<void*>(data);
   buffer->bytes = static_cast<std::size_t>(element_count(shape)) * dtype_size(dtype);
   buffer->owner = std::move(owner);
+  buffer->writable = false;
   const Tensor result = make_value(shape, dtype, {std::move(buffer), 0, contiguous_strides(shape)}, Device{});
   return result.to(default_device());
 }

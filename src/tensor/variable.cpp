@@ -86,10 +86,10 @@ Tensor make_constant(double real, std::int64_t integer, DType dtype, bool weak) 
 Tensor make_constant(double value, DType dtype) {
   // Out-of-range conversions to an integer saturate, as casts of tensors do.
   const double limit = 9223372036854775808.0;
-  const std::int64_t integer = value != value       ? 0
-                               : value >= limit     ? std::numeric_limits<std::int64_t>::max()
-                               : value < -limit     ? std::numeric_limits<std::int64_t>::min()
-                                                    : static_cast<std::int64_t>(value);
+  const std::int64_t integer = value != value   ? 0
+                               : value >= limit ? std::numeric_limits<std::int64_t>::max()
+                               : value < -limit ? std::numeric_limits<std::int64_t>::min()
+                                                : static_cast<std::int64_t>(value);
   return make_constant(value, integer, dtype, false);
 }
 
@@ -100,7 +100,8 @@ Tensor sum_to(const Tensor& dy, const Shape& shape) {
   const std::size_t lead = dy.ndim() - shape.size();
   Axes axes;
   for (std::size_t i = 0; i < dy.ndim(); ++i)
-    if (i < lead || (shape[i - lead] == 1 && dy.shape()[i] != 1)) axes.push_back(static_cast<std::int64_t>(i));
+    if (i < lead || (shape[i - lead] == 1 && dy.shape()[i] != 1))
+      axes.push_back(static_cast<std::int64_t>(i));
   const Tensor summed = axes.empty() ? dy : sum(dy, axes, true);
   return reshape(summed, shape);
 }

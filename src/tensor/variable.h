@@ -32,8 +32,8 @@ void check_defined(const char* operation, std::initializer_list<const Tensor*> t
 // A new variable for a node.
 Tensor wrap(NodeRef node);
 
-// A node for `op` on `inputs`; tracked for gradients as the inputs demand. Checks the shape and that the inputs share a
-// device.
+// A node for `op` on `inputs`; tracked for gradients as the inputs demand. Checks the shape and that the
+// inputs share a device.
 Tensor make_op(Op op, DType dtype, Shape shape, std::vector<NodeRef> inputs, Attributes attributes = {});
 template <typename... T>
 Tensor make_op(Op op, DType dtype, const Shape& shape, const Attributes& attributes, const T&... inputs) {

@@ -12,6 +12,7 @@ double number_or_nan(const nlohmann::json& json) {
   return json.is_null() ? std::numeric_limits<double>::quiet_NaN() : json.get<double>();
 }
 
+// Times are left out: equal runs write equal checkpoints.
 nlohmann::json record_to_json(const Record& record) {
   nlohmann::json json{{"step", record.step},
                       {"epoch", record.epoch},
@@ -20,10 +21,8 @@ nlohmann::json record_to_json(const Record& record) {
   if (record.evaluation) {
     nlohmann::json metrics = nlohmann::json::array();
     for (const auto& [name, value] : record.evaluation->metrics) metrics.push_back({name, value});
-    json["evaluation"] = {{"loss", record.evaluation->loss},
-                          {"samples", record.evaluation->samples},
-                          {"seconds", record.evaluation->seconds},
-                          {"metrics", metrics}};
+    json["evaluation"] = {
+        {"loss", record.evaluation->loss}, {"samples", record.evaluation->samples}, {"metrics", metrics}};
   }
   return json;
 }
@@ -39,7 +38,6 @@ Record record_from_json(const nlohmann::json& json) {
     Evaluation& evaluation = record.evaluation.emplace();
     evaluation.loss = number_or_nan(from.at("loss"));
     evaluation.samples = from.at("samples").get<std::int64_t>();
-    evaluation.seconds = number_or_nan(from.at("seconds"));
     for (const auto& metric : from.at("metrics"))
       evaluation.metrics.emplace_back(metric.at(0).get<std::string>(), number_or_nan(metric.at(1)));
   }
