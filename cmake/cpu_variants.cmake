@@ -2,6 +2,10 @@
 # Each variant lives in its own namespace, named by HEARTH_ISA.
 file(GLOB HEARTH_ISA_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cpu/isa/*.cpp)
 
+# Fusing operations must not change their results, so a product is rounded before it is added to.
+set_source_files_properties(${PROJECT_SOURCE_DIR}/src/cpu/isa/elementwise.cpp PROPERTIES COMPILE_OPTIONS
+                                                                                        -ffp-contract=off)
+
 function(hearth_add_isa name)
   add_library(hearth_isa_${name} OBJECT ${HEARTH_ISA_SOURCES})
   target_include_directories(hearth_isa_${name} PRIVATE include src)

@@ -9,8 +9,6 @@
 #include "cpu_steps.h"
 #include "hearth/error.h"
 
-#define HEARTH_ISA test
-#include "cpu/isa/rows.h"
 
 namespace hearth::cpu {
 namespace {
@@ -123,26 +121,6 @@ void check_rows(Op op, DType dtype, const Shape& shape, Lay lay, std::size_t par
           << op_name(op) << " " << dtype_name(dtype) << " " << to_string(shape) << " row " << r << " at "
           << i;
   }
-}
-
-float exponential_of(float x) { return test::exponential(test::Vector<float>{} + x)[0]; }
-
-TEST(Exponential, IsAccurateToThreeUnits) {
-  for (float x = -87.3f; x < 88.3f; x += 0.0037f) {
-    const double exact = std::exp(static_cast<double>(x));
-    ASSERT_NEAR(exponential_of(x), exact, 3 * 0x1p-24 * 2 * exact) << x;
-  }
-}
-
-TEST(Exponential, OfWhatIsOutOfRange) {
-  const float inf = std::numeric_limits<float>::infinity();
-  EXPECT_EQ(exponential_of(0), 1);
-  for (float x : {-88.0f, -1000.0f, -std::numeric_limits<float>::max(), -inf})
-    EXPECT_EQ(exponential_of(x), 0) << x;
-  for (float x : {89.0f, 1000.0f, std::numeric_limits<float>::max(), inf})
-    EXPECT_EQ(exponential_of(x), inf) << x;
-  EXPECT_TRUE(std::isnan(exponential_of(std::numeric_limits<float>::quiet_NaN())));
-  EXPECT_TRUE(std::isnan(exponential_of(-std::numeric_limits<float>::quiet_NaN())));
 }
 
 TEST(Normalisation, RowsOfEverySize) {

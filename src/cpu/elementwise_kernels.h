@@ -27,21 +27,56 @@ constexpr Compute compute_of(DType dtype) {
       return Compute::i32;
   }
 }
-constexpr std::size_t compute_size(Compute type) { return type == Compute::f64 || type == Compute::i64 ? 8 : 4; }
+constexpr std::size_t compute_size(Compute type) {
+  return type == Compute::f64 || type == Compute::i64 ? 8 : 4;
+}
 
 // out[i] = f(a[i], b[i], c[i]) for i < n. `out` may be `a`, `b` or `c`, but must not overlap them otherwise.
 using TileFunction = void (*)(void* out, const void* a, const void* b, const void* c, std::int64_t n);
 
+// Operations that cost less than reading their operands and writing their result. Two of them in a row, the
+// result of the first used only by the second, run as one loop: second(first(a, b), c) or second(c, first(a,
+// b)).
+inline constexpr Op cheap_unary[] = {Op::neg, Op::abs, Op::square, Op::relu};
+inline constexpr Op cheap_binary[] = {Op::add, Op::sub, Op::mul, Op::maximum, Op::minimum};
+inline constexpr int cheap_unary_count = 4, cheap_binary_count = 5;
+
+// Index of a cheap operation, the unary ones first; -1 for the others.
+constexpr int cheap_index(Op op) {
+  for (int i = 0; i < cheap_unary_count; ++i)
+    if (cheap_unary[i] == op) return i;
+  for (int i = 0; i < cheap_binary_count; ++i)
+    if (cheap_binary[i] == op) return cheap_unary_count + i;
+  return -1;
+}
+// The forms of the first operation: unary, then binary by which operand is a single number (neither, right,
+// left).
+enum class FirstOperands { runs, right_number, left_number };
+inline constexpr int first_forms = cheap_unary_count + 3 * cheap_binary_count;
+constexpr int first_form(int index, FirstOperands operands) {
+  return index < cheap_unary_count ? index : index + static_cast<int>(operands) * cheap_binary_count;
+}
+// The forms of the second: unary, then binary by the place of the first's result and whether c is a single
+// number.
+inline constexpr int second_forms = cheap_unary_count + 4 * cheap_binary_count;
+constexpr int second_form(int index, bool result_right, bool number) {
+  return index < cheap_unary_count ? index : index + (2 * result_right + number) * cheap_binary_count;
+}
+
 struct ElementwiseKernels {
   TileFunction operations[op_count][compute_count];  // by the operands' type; null where there is none
-  TileFunction where[compute_count];                 // a: i32 condition
+  TileFunction left_number[op_count];                // of f32, binary: *a and b[i]
+  TileFunction right_number[op_count];               // a[i] and *b
+  TileFunction pairs[first_forms]
+                    [second_forms];   // of f32; a, b: operands of the first, c: the second's other one
+  TileFunction where[compute_count];  // a: i32 condition
   TileFunction convert[compute_count][compute_count];
-  TileFunction convert_to_odd;                       // f64 -> f32, inexact values to the odd neighbour, so that a second
-                                                     // rounding to a half type is right
-  TileFunction narrow[dtype_count];                  // compute type -> same, as if stored as the dtype; null: no change
-  TileFunction saturate[dtype_count];                // i32 -> i32, limited to the dtype's range; null: no change
-  TileFunction load[dtype_count];                    // storage -> compute type; null: the same representation
-  TileFunction store[dtype_count];                   // compute type -> storage; null: the same representation
+  TileFunction convert_to_odd;         // f64 -> f32, inexact values to the odd neighbour, so that a second
+                                       // rounding to a half type is right
+  TileFunction narrow[dtype_count];    // compute type -> same, as if stored as the dtype; null: no change
+  TileFunction saturate[dtype_count];  // i32 -> i32, limited to the dtype's range; null: no change
+  TileFunction load[dtype_count];      // storage -> compute type; null: the same representation
+  TileFunction store[dtype_count];     // compute type -> storage; null: the same representation
 };
 
 }  // namespace hearth::cpu

@@ -5,12 +5,6 @@
 namespace hearth::cpu::HEARTH_ISA {
 namespace {
 
-template <typename T>
-constexpr int index_of = std::is_same_v<T, float>          ? 0
-                         : std::is_same_v<T, double>       ? 1
-                         : std::is_same_v<T, std::int32_t> ? 2
-                                                           : 3;
-
 template <typename R, typename T, typename F>
 HEARTH_INLINE void loop1(void* out, const void* a, std::int64_t n, F f) {
   R* r = static_cast<R*>(out);
@@ -28,24 +22,182 @@ HEARTH_INLINE void loop2(void* out, const void* a, const void* b, std::int64_t n
   for (std::int64_t i = 0; i < n; ++i) r[i] = static_cast<R>(f(x[i], y[i]));
 }
 
-// One struct per operation; `run<R, T>` is its tile loop for operands of type T and results of type R.
-#define HEARTH_UNARY(name, rule, value, gradient, doc)                                                \
-  struct name##_loop {                                                                                \
-    template <typename R, typename T>                                                                 \
-    static void run(void* out, const void* a, const void*, const void*, std::int64_t n) {             \
-      loop1<R, T>(out, a, n, [](T x) __attribute__((always_inline)) { return value; });               \
-    }                                                                                                 \
+// ---- f32: blocks of a pack
+
+constexpr std::int64_t block = pack_lanes<float>;
+
+// How an operand is given: a run of elements, or one that serves for all.
+enum class Given { run, one, none };
+
+struct Nothing {};
+
+template <Given given>
+struct Operand {
+  const float* elements;
+  Pack<float> value;
+
+  HEARTH_INLINE explicit Operand(const void* from) : elements(static_cast<const float*>(from)), value(0.0f) {
+    if constexpr (given == Given::one) value = *elements;
+  }
+  HEARTH_INLINE auto at(std::int64_t i) const {
+    if constexpr (given == Given::none)
+      return Nothing{};
+    else if constexpr (given == Given::one)
+      return value;
+    else
+      return load<Pack<float>>(elements + i);
+  }
+};
+
+HEARTH_INLINE void store_result(void* out, std::int64_t i, Pack<float> value) {
+  store(static_cast<float*>(out) + i, value);
+}
+HEARTH_INLINE void store_result(void* out, std::int64_t i, Mask value) {
+  store(static_cast<std::int32_t*>(out) + i, as_integers(value));
+}
+
+// Fewer elements than a block: by the same function, in a block of its own, so that they come out as they
+// would in the middle of a run. Results have 4 bytes, too.
+__attribute__((noinline)) void run_rest(TileFunction function, void* out, const void* a, const void* b,
+                                        const void* c, Given given_a, Given given_b, Given given_c,
+                                        std::int64_t n) {
+  alignas(64) float copies[3][block] = {}, result[block];
+  const void* operands[] = {a, b, c};
+  const Given given[] = {given_a, given_b, given_c};
+  for (int k = 0; k < 3; ++k) {
+    if (given[k] != Given::run) continue;
+    __builtin_memcpy(copies[k], operands[k], static_cast<std::size_t>(n) * sizeof(float));
+    operands[k] = copies[k];
+  }
+  function(result, operands[0], operands[1], operands[2], block);
+  __builtin_memcpy(out, result, static_cast<std::size_t>(n) * sizeof(float));
+}
+
+// out[i] = f(a[i], b[i], c[i]); `self` is the function that calls this.
+template <Given given_a, Given given_b, Given given_c, typename F>
+HEARTH_INLINE void run_blocks(TileFunction self, void* out, const void* a, const void* b, const void* c,
+                              std::int64_t n, const F& f) {
+  const Operand<given_a> x(a);
+  const Operand<given_b> y(b);
+  const Operand<given_c> z(c);
+  std::int64_t i = 0;
+  for (; i + block <= n; i += block) store_result(out, i, f(x.at(i), y.at(i), z.at(i)));
+  if (i == n) return;
+  const auto rest = [i](const void* from, Given given) {
+    return given == Given::run ? static_cast<const void*>(static_cast<const float*>(from) + i) : from;
   };
-#define HEARTH_BINARY(name, rule, value, gradient_a, gradient_b, doc)                                 \
-  struct name##_loop {                                                                                \
-    template <typename R, typename T>                                                                 \
-    static void run(void* out, const void* p, const void* q, const void*, std::int64_t n) {           \
-      loop2<R, T>(out, p, q, n, [](T a, T b) __attribute__((always_inline)) { return value; });       \
-    }                                                                                                 \
+  run_rest(self, static_cast<float*>(out) + i, rest(a, given_a), rest(b, given_b), rest(c, given_c), given_a,
+           given_b, given_c, n - i);
+}
+
+// One struct per operation; `run<R, T>` is its tile loop for operands of type T and results of type R. A
+// float operand may be a single number.
+#define HEARTH_UNARY(name, rule, value, gradient, doc)                                            \
+  struct name##_loop {                                                                            \
+    static constexpr int operands = 1;                                                            \
+    template <typename T>                                                                         \
+    HEARTH_INLINE static auto apply(T x) {                                                        \
+      return value;                                                                               \
+    }                                                                                             \
+    template <typename R, typename T, Given = Given::run, Given = Given::run>                     \
+    static void run(void* out, const void* a, const void*, const void*, std::int64_t n) {         \
+      if constexpr (std::is_same_v<T, float>)                                                     \
+        run_blocks<Given::run, Given::none, Given::none>(run<R, T>, out, a, nullptr, nullptr, n,  \
+                                                         [](auto x, auto, auto)                   \
+                                                             HEARTH_LAMBDA { return apply(x); }); \
+      else                                                                                        \
+        loop1<R, T>(out, a, n, [](T x) HEARTH_LAMBDA { return apply(x); });                       \
+    }                                                                                             \
+  };
+#define HEARTH_BINARY(name, rule, value, gradient_a, gradient_b, doc)                       \
+  struct name##_loop {                                                                      \
+    static constexpr int operands = 2;                                                      \
+    template <typename T>                                                                   \
+    HEARTH_INLINE static auto apply(T a, T b) {                                             \
+      return value;                                                                         \
+    }                                                                                       \
+    template <typename R, typename T, Given left = Given::run, Given right = Given::run>    \
+    static void run(void* out, const void* p, const void* q, const void*, std::int64_t n) { \
+      if constexpr (std::is_same_v<T, float>)                                               \
+        run_blocks<left, right, Given::none>(run<R, T, left, right>, out, p, q, nullptr, n, \
+                                             [](auto a, auto b, auto)                       \
+                                                 HEARTH_LAMBDA { return apply(a, b); });    \
+      else                                                                                  \
+        loop2<R, T>(out, p, q, n, [](T a, T b) HEARTH_LAMBDA { return apply(a, b); });      \
+    }                                                                                       \
   };
 #include "hearth/elementwise.inc"
 #undef HEARTH_UNARY
 #undef HEARTH_BINARY
+
+// ---- pairs of cheap operations
+
+template <int index>
+struct Cheap;
+template <>
+struct Cheap<0> : neg_loop {};
+template <>
+struct Cheap<1> : abs_loop {};
+template <>
+struct Cheap<2> : square_loop {};
+template <>
+struct Cheap<3> : relu_loop {};
+template <>
+struct Cheap<4> : add_loop {};
+template <>
+struct Cheap<5> : sub_loop {};
+template <>
+struct Cheap<6> : mul_loop {};
+template <>
+struct Cheap<7> : maximum_loop {};
+template <>
+struct Cheap<8> : minimum_loop {};
+static_assert(cheap_index(Op::relu) == 3 && cheap_index(Op::add) == 4 && cheap_index(Op::minimum) == 8);
+
+// A form's operation, and its variant: see first_form and second_form.
+constexpr int operation_of(int form) {
+  return form < cheap_unary_count ? form
+                                  : cheap_unary_count + (form - cheap_unary_count) % cheap_binary_count;
+}
+constexpr int variant_of(int form) {
+  return form < cheap_unary_count ? 0 : (form - cheap_unary_count) / cheap_binary_count;
+}
+
+template <int first, int second>
+void pair_tile(void* out, const void* a, const void* b, const void* c, std::int64_t n) {
+  using First = Cheap<operation_of(first)>;
+  using Second = Cheap<operation_of(second)>;
+  constexpr auto operands = static_cast<FirstOperands>(variant_of(first));
+  constexpr bool result_right = variant_of(second) >= 2, number = variant_of(second) % 2 == 1;
+  constexpr Given given_a = operands == FirstOperands::left_number ? Given::one : Given::run;
+  constexpr Given given_b = First::operands == 1                      ? Given::none
+                            : operands == FirstOperands::right_number ? Given::one
+                                                                      : Given::run;
+  constexpr Given given_c = Second::operands == 1 ? Given::none : number ? Given::one : Given::run;
+  run_blocks<given_a, given_b, given_c>(pair_tile<first, second>, out, a, b, c, n,
+                                        [](auto x, auto y, auto z) HEARTH_LAMBDA {
+                                          Pack<float> result;
+                                          if constexpr (First::operands == 1)
+                                            result = First::apply(x);
+                                          else
+                                            result = First::apply(x, y);
+                                          if constexpr (Second::operands == 1)
+                                            return Second::apply(result);
+                                          else if constexpr (result_right)
+                                            return Second::apply(z, result);
+                                          else
+                                            return Second::apply(result, z);
+                                        });
+}
+
+template <int... form>
+constexpr void fill_pairs(ElementwiseKernels& table, std::integer_sequence<int, form...>) {
+  ((table.pairs[form / second_forms][form % second_forms] =
+        pair_tile<form / second_forms, form % second_forms>),
+   ...);
+}
+
+// ---- tables
 
 // Which compute types a dtype rule needs; the names are those of elementwise.inc.
 struct numeric {
@@ -88,6 +240,16 @@ struct logical {
   }
 };
 
+template <typename Rule, typename L>
+constexpr void fill_numbers(ElementwiseKernels& table, int op) {
+  using R = std::conditional_t<std::is_same_v<Rule, compare>, std::int32_t, float>;
+  if constexpr (std::is_same_v<Rule, numeric> || std::is_same_v<Rule, floating> ||
+                std::is_same_v<Rule, compare>) {
+    table.left_number[op] = L::template run<R, float, Given::one, Given::run>;
+    table.right_number[op] = L::template run<R, float, Given::run, Given::one>;
+  }
+}
+
 template <typename T>
 void where_tile(void* out, const void* a, const void* b, const void* c, std::int64_t n) {
   T* r = static_cast<T*>(out);
@@ -117,7 +279,7 @@ HEARTH_INLINE R converted(T x) {
 
 template <typename R, typename T>
 void convert_tile(void* out, const void* a, const void*, const void*, std::int64_t n) {
-  loop1<R, T>(out, a, n, [](T x) __attribute__((always_inline)) { return converted<R>(x); });
+  loop1<R, T>(out, a, n, [](T x) HEARTH_LAMBDA { return converted<R>(x); });
 }
 
 template <typename T>
@@ -131,20 +293,21 @@ constexpr void fill_converts(TileFunction (&row)[compute_count]) {
 // As if stored as S and loaded again.
 template <typename S>
 void narrow_tile(void* out, const void* a, const void*, const void*, std::int64_t n) {
-  using T = std::conditional_t<std::is_same_v<S, float16> || std::is_same_v<S, bfloat16>, float, std::int32_t>;
-  loop1<T, T>(out, a, n, [](T x) __attribute__((always_inline)) { return static_cast<T>(static_cast<S>(x)); });
+  using T =
+      std::conditional_t<std::is_same_v<S, float16> || std::is_same_v<S, bfloat16>, float, std::int32_t>;
+  loop1<T, T>(out, a, n, [](T x) HEARTH_LAMBDA { return static_cast<T>(static_cast<S>(x)); });
 }
 
 template <typename S>
 void saturate_tile(void* out, const void* a, const void*, const void*, std::int64_t n) {
-  loop1<std::int32_t, std::int32_t>(out, a, n, [](std::int32_t x) __attribute__((always_inline)) {
+  loop1<std::int32_t, std::int32_t>(out, a, n, [](std::int32_t x) HEARTH_LAMBDA {
     constexpr std::int32_t low = std::numeric_limits<S>::min(), high = std::numeric_limits<S>::max();
     return x < low ? low : x > high ? high : x;
   });
 }
 
 void convert_to_odd_tile(void* out, const void* a, const void*, const void*, std::int64_t n) {
-  loop1<float, double>(out, a, n, [](double x) __attribute__((always_inline)) {
+  loop1<float, double>(out, a, n, [](double x) HEARTH_LAMBDA {
     const float nearest = static_cast<float>(x);
     const std::uint32_t u = math::bits<std::uint32_t>(nearest);
     const double back = nearest;
@@ -156,12 +319,12 @@ void convert_to_odd_tile(void* out, const void* a, const void*, const void*, std
 
 template <typename S, typename T>
 void load_tile(void* out, const void* a, const void*, const void*, std::int64_t n) {
-  loop1<T, S>(out, a, n, [](S x) __attribute__((always_inline)) { return static_cast<T>(x); });
+  loop1<T, S>(out, a, n, [](S x) HEARTH_LAMBDA { return static_cast<T>(x); });
 }
 
 template <typename S, typename T>
 void store_tile(void* out, const void* a, const void*, const void*, std::int64_t n) {
-  loop1<S, T>(out, a, n, [](T x) __attribute__((always_inline)) { return static_cast<S>(x); });
+  loop1<S, T>(out, a, n, [](T x) HEARTH_LAMBDA { return static_cast<S>(x); });
 }
 
 constexpr int at(DType dtype) { return static_cast<int>(dtype); }
@@ -170,11 +333,13 @@ constexpr ElementwiseKernels make_table() {
   ElementwiseKernels table{};
 #define HEARTH_UNARY(name, rule, value, gradient, doc) \
   rule::fill<name##_loop>(table.operations[static_cast<int>(Op::name)]);
-#define HEARTH_BINARY(name, rule, value, gradient_a, gradient_b, doc) \
-  rule::fill<name##_loop>(table.operations[static_cast<int>(Op::name)]);
+#define HEARTH_BINARY(name, rule, value, gradient_a, gradient_b, doc)    \
+  rule::fill<name##_loop>(table.operations[static_cast<int>(Op::name)]); \
+  fill_numbers<rule, name##_loop>(table, static_cast<int>(Op::name));
 #include "hearth/elementwise.inc"
 #undef HEARTH_UNARY
 #undef HEARTH_BINARY
+  fill_pairs(table, std::make_integer_sequence<int, first_forms * second_forms>{});
   table.where[0] = where_tile<float>;
   table.where[1] = where_tile<double>;
   table.where[2] = where_tile<std::int32_t>;

@@ -51,7 +51,7 @@ void softmax(const NormalisationRows& rows) {
   for_each_row<S, false>(rows, [n](const C* x, const C*, C* out) HEARTH_LAMBDA {
     const C top = largest(x, n);
     const C scale = C(1) / reduce<C>(n, Plus{}, [=]<typename V>(std::int64_t i) HEARTH_LAMBDA {
-                      const V value = exponential(load<V>(x + i) - top);
+                      const V value = math::exp_of_negative(load<V>(x + i) - top);
                       store(out + i, value);
                       return value;
                     });
@@ -77,7 +77,7 @@ void log_softmax(const NormalisationRows& rows) {
   for_each_row<S, false>(rows, [n](const C* x, const C*, C* out) HEARTH_LAMBDA {
     const C top = largest(x, n);
     const C logarithm = math::log(reduce<C>(n, Plus{}, [=]<typename V>(std::int64_t i) HEARTH_LAMBDA {
-      return exponential(load<V>(x + i) - top);
+      return math::exp_of_negative(load<V>(x + i) - top);
     }));
 #pragma GCC ivdep
     for (std::int64_t i = 0; i < n; ++i) out[i] = (x[i] - top) - logarithm;
@@ -91,7 +91,7 @@ void log_softmax_grad(const NormalisationRows& rows) {
   for_each_row<S, true>(rows, [n](const C* y, const C* dy, C* out) HEARTH_LAMBDA {
     const C total = sum(dy, n);
     map(out, n, [=]<typename V>(std::int64_t i) HEARTH_LAMBDA {
-      return load<V>(dy + i) - exponential(load<V>(y + i)) * total;
+      return load<V>(dy + i) - math::exp_of_negative(load<V>(y + i)) * total;
     });
   });
 }

@@ -5,47 +5,10 @@
 #include <type_traits>
 #include <utility>
 
-#if defined(__aarch64__)
-#include <arm_neon.h>
-#elif defined(__F16C__)
-#include <immintrin.h>
-#endif
-
 #include "cpu/isa/math.h"
 #include "hearth/dtype.h"
 
 namespace hearth::cpu::HEARTH_ISA {
-
-// After a lambda's parameters: it must not become a function of its own.
-#define HEARTH_LAMBDA __attribute__((always_inline))
-
-#if defined(__AVX512F__)
-inline constexpr int vector_bytes = 64;
-#elif defined(__AVX__)
-inline constexpr int vector_bytes = 32;
-#else
-inline constexpr int vector_bytes = 16;
-#endif
-
-template <typename T>
-struct VectorOf {
-  typedef T type __attribute__((vector_size(vector_bytes)));
-};
-template <typename T>
-using Vector = typename VectorOf<T>::type;
-template <typename T>
-inline constexpr std::int64_t vector_lanes = vector_bytes / sizeof(T);
-
-template <typename V, typename T>
-HEARTH_INLINE V load(const T* from) {
-  V value;
-  __builtin_memcpy(&value, from, sizeof value);
-  return value;
-}
-template <typename V, typename T>
-HEARTH_INLINE void store(T* to, V value) {
-  __builtin_memcpy(static_cast<void*>(to), &value, sizeof value);
-}
 
 struct Plus {
   template <typename V>
@@ -58,6 +21,13 @@ struct Larger {  // NaN may be lost
   HEARTH_INLINE static V combine(V a, V b) {
     return a > b ? a : b;
   }
+  template <typename T>
+  HEARTH_INLINE static Pack<T> combine(Pack<T> a, Pack<T> b) {
+    return each_register<Pack<T>>([&](std::size_t i) HEARTH_LAMBDA { return combine(a.part[i], b.part[i]); });
+  }
+#if defined(__aarch64__)
+  HEARTH_INLINE static Vector<float> combine(Vector<float> a, Vector<float> b) { return vmaxq_f32(a, b); }
+#endif
 };
 
 // Each lane exchanged with the one `distance` away, a power of two.
@@ -76,27 +46,25 @@ HEARTH_INLINE T combine_lanes(Vector<T> v, Operation operation) {
     return combine_lanes<T, Operation, distance / 2>(v, operation);
   }
 }
+template <typename T, typename Operation>
+HEARTH_INLINE T combine_lanes(Pack<T> pack, Operation operation) {
+  for (int half = pack_registers / 2; half > 0; half /= 2)
+    for (int i = 0; i < half; ++i) pack.part[i] = Operation::combine(pack.part[i], pack.part[i + half]);
+  return combine_lanes<T>(pack.part[0], operation);
+}
 
 // Combines term(i) for i in [0, n), n > 0. `term.operator()<V>(i)` gives the terms from i on as a V, which is
-// a vector or one number; it is called once for each.
+// a pack or one number; it is called once for each.
 template <typename T, typename Operation, typename Term>
 HEARTH_INLINE T reduce(std::int64_t n, Operation operation, const Term& term) {
-  using V = Vector<T>;
-  constexpr std::int64_t lanes = vector_lanes<T>;
+  using V = Pack<T>;
+  constexpr std::int64_t lanes = pack_lanes<T>;
   std::int64_t i = 0;
   T total;
-  if (n >= 4 * lanes) {
-    V a = term.template operator()<V>(0), b = term.template operator()<V>(lanes);
-    V c = term.template operator()<V>(2 * lanes), d = term.template operator()<V>(3 * lanes);
-    for (i = 4 * lanes; i + 4 * lanes <= n; i += 4 * lanes) {
-      a = Operation::combine(a, term.template operator()<V>(i));
-      b = Operation::combine(b, term.template operator()<V>(i + lanes));
-      c = Operation::combine(c, term.template operator()<V>(i + 2 * lanes));
-      d = Operation::combine(d, term.template operator()<V>(i + 3 * lanes));
-    }
-    for (; i + lanes <= n; i += lanes) a = Operation::combine(a, term.template operator()<V>(i));
-    total =
-        combine_lanes<T>(Operation::combine(Operation::combine(a, b), Operation::combine(c, d)), operation);
+  if (n >= lanes) {
+    V sum = term.template operator()<V>(0);
+    for (i = lanes; i + lanes <= n; i += lanes) sum = Operation::combine(sum, term.template operator()<V>(i));
+    total = combine_lanes<T>(sum, operation);
   } else {
     total = term.template operator()<T>(0);
     i = 1;
@@ -109,44 +77,8 @@ HEARTH_INLINE T reduce(std::int64_t n, Operation operation, const Term& term) {
 template <typename T, typename Term>
 HEARTH_INLINE void map(T* out, std::int64_t n, const Term& term) {
   std::int64_t i = 0;
-  for (; i + vector_lanes<T> <= n; i += vector_lanes<T>)
-    store(out + i, term.template operator()<Vector<T>>(i));
+  for (; i + pack_lanes<T> <= n; i += pack_lanes<T>) store(out + i, term.template operator()<Pack<T>>(i));
   for (; i < n; ++i) out[i] = term.template operator()<T>(i);
-}
-
-// A vector comparison's result that stays the one written. The compiler likes to turn x < y into "not (x >= y
-// or unordered)", which costs several instructions.
-template <typename Mask>
-HEARTH_INLINE Mask as_written(Mask mask) {
-#if defined(__aarch64__)
-  asm("" : "+w"(mask));
-#elif defined(__x86_64__)
-  asm("" : "+x"(mask));
-#endif
-  return mask;
-}
-
-// e^x; 0 where the result would be below the normal range. NaN stays NaN.
-template <typename V>
-HEARTH_INLINE V exponential(V x) {
-  using I = Vector<std::int32_t>;
-  const V shifted = x * 1.44269504f + 12582912.0f;  // its low bits are n
-  const V n = shifted - 12582912.0f;
-  const V power = math::bits<V>((math::bits<I>(shifted) << 23) + 0x3f800000);  // 2^n
-  const V r = (x - n * 0x1.62e400p-1f) - n * 0x1.7f7d1cp-20f;
-  V p = r * 0x1.0f9f9cp-7f + 0x1.573a1ap-5f;
-  p = p * r + 0x1.555a80p-3f;
-  p = p * r + 0x1.fffdc6p-2f;
-  p = p * r + 0x1.fffff6p-1f;
-  const I value = math::bits<I>(p * (r * power) + power);
-  const I below = as_written(x < -87.33f), above = as_written(x > 88.37f);
-  return math::bits<V>((value & ~below & ~above) | (above & 0x7f800000));
-}
-HEARTH_INLINE float exponential(float x) { return math::exp(x); }
-HEARTH_INLINE double exponential(double x) { return math::exp(x); }
-HEARTH_INLINE Vector<double> exponential(Vector<double> x) {
-  for (std::int64_t j = 0; j < vector_lanes<double>; ++j) x[j] = math::exp(x[j]);
-  return x;
 }
 
 // The type to compute in.
