@@ -1,7 +1,9 @@
 // Evaluation: laziness, fusion, memory, the plan cache, levels, long chains.
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
+#include <random>
 
 #include "hearth/config.h"
 #include "hearth/error.h"
@@ -72,6 +74,70 @@ TEST(Eval, OneStepCanHaveSeveralResults) {
   EXPECT_EQ(last_plan_stats().steps, 1u);
   const auto xs = x.to_vector<float>(), cs = c.to_vector<float>();
   for (std::size_t i = 0; i < xs.size(); ++i) EXPECT_FLOAT_EQ(cs[i], (xs[i] * 2 + 1) * (xs[i] * 2));
+}
+
+// A random expression over values of several shapes, some of them intermediate and so free to be overwritten;
+// some of its values are results.
+std::vector<Tensor> random_expression(const std::vector<Tensor>& leaves, unsigned seed) {
+  std::mt19937 engine(seed);
+  const auto below = [&](std::size_t n) { return engine() % n; };
+  std::vector<Tensor> values = leaves, results;
+  values.push_back(softmax(leaves[0]));
+  values.push_back(cumsum(leaves[1], 1));
+  for (int i = 0; i < 24; ++i) {
+    const Tensor a = values[values.size() - 1 - below(std::min<std::size_t>(values.size(), 8))];
+    const Tensor b = values[below(values.size())];
+    const double number = static_cast<double>(below(7)) * 0.5 - 1.5;
+    const Tensor candidates[] = {a + b,
+                                 a - b,
+                                 b - a,
+                                 a * b,
+                                 maximum(a, b),
+                                 minimum(b, a),
+                                 a * number,
+                                 number - a,
+                                 a + number,
+                                 -a,
+                                 abs(a),
+                                 square(a) * 0.125,
+                                 relu(a),
+                                 maximum(a, 0.0),
+                                 a / (abs(b) + 1.5),
+                                 tanh(a),
+                                 where(a > b, a, b),
+                                 where(a < number, b, number)};
+    values.push_back(candidates[below(std::size(candidates))]);
+    if (below(5) == 0) results.push_back(values.back());
+  }
+  results.push_back(values.back());
+  return results;
+}
+
+TEST(Eval, FusionDoesNotChangeABit) {
+  for (const Shape& shape : {Shape{3, 1031}, Shape{40, 17}, Shape{700, 5}}) {
+    const std::vector<Tensor> leaves = {randn(shape),      randn(shape),
+                                        randn({shape[1]}), randn({shape[0], 1}),
+                                        full({}, 0.75),    randn({shape[1], shape[0]}).t()};
+    eval(leaves);
+    for (unsigned seed = 0; seed < 60; ++seed) {
+      const auto fused = random_expression(leaves, seed);
+      eval(fused);
+      Config plain = config();
+      plain.enable_operator_fusion = false;
+      const ConfigScope scope(plain);
+      const auto separate = random_expression(leaves, seed);
+      eval(separate);
+      for (std::size_t k = 0; k < fused.size(); ++k) {
+        const auto a = fused[k].to_vector<float>(), b = separate[k].to_vector<float>();
+        ASSERT_EQ(a.size(), b.size());
+        for (std::size_t i = 0; i < a.size(); ++i)
+          ASSERT_TRUE(std::bit_cast<std::uint32_t>(a[i]) == std::bit_cast<std::uint32_t>(b[i]) ||
+                      (std::isnan(a[i]) && std::isnan(b[i])))
+              << to_string(shape) << " seed " << seed << " result " << k << " at " << i << ": " << a[i]
+              << " and " << b[i];
+      }
+    }
+  }
 }
 
 TEST(Eval, AGroupDoesNotTakeInANodeThatDependsOnItFromOutside) {

@@ -1,12 +1,13 @@
 // Reduction steps: an expression over a domain, reduced over some of its axes.
 //
-// Axes are merged into runs of kept (K) and reduced (R) ones. The innermost two runs form a block that lies dense in the
-// order of the domain, either rows to reduce (K, R) or columns to add up (R, K); the runs further out are loops. Tiles
-// cover several short rows at a time, so that the interpreter's cost per tile is spread.
+// Axes are merged into runs of kept (K) and reduced (R) ones. The innermost two runs form a block that lies
+// dense in the order of the domain, either rows to reduce (K, R) or columns to add up (R, K); the runs
+// further out are loops. Tiles cover several short rows at a time, so that the interpreter's cost per tile is
+// spread.
 //
-// Work is divided over the kept positions; where they are few, the reduced ones are divided too, into slices whose
-// number depends on the sizes only, and the slices' totals are combined in order: the result does not depend on the
-// number of threads.
+// Work is divided over the kept positions; where they are few, the reduced ones are divided too, into slices
+// whose number depends on the sizes only, and the slices' totals are combined in order: the result does not
+// depend on the number of threads.
 #include <algorithm>
 #include <limits>
 
@@ -27,14 +28,19 @@ struct Run {  // of merged axes
 class ReductionKernel final : public Kernel {
  public:
   explicit ReductionKernel(const Step& step)
-      : program_(step.expression), op_(reduction_index(step.op)), output_(step.outputs[0].dtype) {
+      : program_(step.expression, singles(step)),
+        op_(reduction_index(step.op)),
+        output_(step.outputs[0].dtype) {
     const DType element = step.expression.dtype(step.expression.outputs[0]);
     type_ = compute_of(element);
     for (const auto& input : step.inputs) sources_.emplace_back(input);
-    for (std::size_t k = 1; k < step.outputs.size(); ++k) extra_sizes_.push_back(dtype_size(step.outputs[k].dtype));
+    for (std::size_t k = 1; k < step.outputs.size(); ++k)
+      extra_sizes_.push_back(dtype_size(step.outputs[k].dtype));
     outputs_ = element_count(step.outputs[0].shape);
     count_ = element_count(step.domain);
     find_runs(step.domain, std::get<ReduceAttributes>(step.attributes).axes);
+    plain_ = step.expression.instructions.empty() && sources_.size() == 1 && sources_[0].dense() &&
+             extra_sizes_.empty() && dtype_size(element) == compute_size(type_);
     if (!reduction_kernels().rows[op_][static_cast<int>(type_)])
       throw DTypeError(std::string("[") + std::string(op_name(step.op)) + "] has no CPU kernel for " +
                        std::string(dtype_name(element)));
@@ -55,21 +61,32 @@ class ReductionKernel final : public Kernel {
       for (std::int64_t job = begin; job < end; ++job) {
         const auto slice = job / jobs, outer = job % jobs / chunks, chunk = job % chunks;
         Total* out = totals.data() + slice * outputs_ + outer * block_kept_;
-        if (rows_inside_) reduce_rows(arguments, workspace, outer, chunk, slice, slices, out);
-        else reduce_columns(arguments, workspace, partial.data(), outer, chunk * width, width, slice, slices, out);
+        if (rows_inside_)
+          reduce_rows(arguments, workspace, outer, chunk, slice, slices, out);
+        else
+          reduce_columns(arguments, workspace, partial.data(), outer, chunk * width, width, slice, slices,
+                         out);
       }
     });
     store(totals, slices, arguments.outputs[0]);
   }
 
  private:
+  static std::vector<bool> singles(const Step& step) {
+    std::vector<bool> result;
+    for (const auto& input : step.inputs) result.push_back(TileSource(input).scalar());
+    return result;
+  }
+
   void find_runs(const Shape& domain, const Axes& axes) {
     std::vector<Run> runs;
     for (std::size_t i = 0; i < domain.size(); ++i) {
       const bool reduced = std::find(axes.begin(), axes.end(), static_cast<std::int64_t>(i)) != axes.end();
       if (domain[i] == 1) continue;
-      if (!runs.empty() && runs.back().reduced == reduced) runs.back().size *= domain[i];
-      else runs.push_back({domain[i], reduced});
+      if (!runs.empty() && runs.back().reduced == reduced)
+        runs.back().size *= domain[i];
+      else
+        runs.push_back({domain[i], reduced});
     }
     rows_inside_ = !runs.empty() && runs.back().reduced;
     // The innermost two runs, one of each kind.
@@ -107,12 +124,14 @@ class ReductionKernel final : public Kernel {
   }
   std::int64_t row_chunks() const { return (block_kept_ + rows_per_chunk() - 1) / rows_per_chunk(); }
 
-  // Slices of the reduced positions: of the outer loop where there is one, else of the rows or columns of the block.
+  // Slices of the reduced positions: of the outer loop where there is one, else of the rows or columns of the
+  // block.
   std::int64_t slice_count(std::int64_t jobs) const {
     if (jobs == 0 || count_ == 0) return 1;
     const auto wanted = std::min<std::int64_t>(64 / std::max<std::int64_t>(jobs, 1), count_ / (32 * 1024));
     const auto possible = outer_reduced_ > 1 ? outer_reduced_ : block_reduced_;
-    return std::clamp<std::int64_t>(std::min(wanted, possible), 1, std::max<std::int64_t>(1, (1 << 22) / outputs_));
+    return std::clamp<std::int64_t>(std::min(wanted, possible), 1,
+                                    std::max<std::int64_t>(1, (1 << 22) / outputs_));
   }
   std::int64_t grain(std::int64_t total_jobs) const {
     const auto work = std::max<std::int64_t>(1, count_ / std::max<std::int64_t>(1, total_jobs));
@@ -120,11 +139,12 @@ class ReductionKernel final : public Kernel {
   }
 
   // Evaluates the expression for n elements of the domain from `start`; returns what is to be reduced.
-  const void* evaluate(const KernelArguments& arguments, TileProgram::Workspace& workspace, std::int64_t start,
-                       std::int64_t n) const {
+  const void* evaluate(const KernelArguments& arguments, TileProgram::Workspace& workspace,
+                       std::int64_t start, std::int64_t n) const {
     for (std::size_t i = 0; i < sources_.size(); ++i)
       program_.read_input(workspace, i, sources_[i], arguments.inputs[i], start, n);
-    for (std::size_t k = 0; k < extra_sizes_.size(); ++k) program_.set_output(workspace, k + 1, extra(arguments, k, start));
+    for (std::size_t k = 0; k < extra_sizes_.size(); ++k)
+      program_.set_output(workspace, k + 1, extra(arguments, k, start));
     program_.run(workspace, n);
     for (std::size_t k = 0; k < extra_sizes_.size(); ++k)
       program_.write_output(workspace, k + 1, extra(arguments, k, start), n);
@@ -151,17 +171,24 @@ class ReductionKernel final : public Kernel {
     const Range row = slice_outer ? Range{0, block_reduced_} : part(block_reduced_, slice, slices);
     const auto length = row.end - row.begin;
     if (length == 0) return;
-    const std::size_t element = compute_size(type_);
+    const auto element = static_cast<std::int64_t>(compute_size(type_));
     for (auto position = loops.begin; position < loops.end; ++position) {
       const auto base = offset(kept_loops_, outer) + offset(reduced_loops_, position);
-      if (length == block_reduced_ && length < tile) {
+      if (plain_) {
+        constexpr std::int64_t most = 2048;
+        for (auto r = first; r < past; ++r) {
+          const char* values =
+              static_cast<const char*>(arguments.inputs[0]) + (base + r * block_reduced_) * element;
+          for (auto start = row.begin; start < row.end; start += most)
+            reduce(values + start * element, std::min(most, row.end - start), &out[r]);
+        }
+      } else if (length == block_reduced_ && length < tile) {
         const auto rows = tile / length;
         for (auto r = first; r < past; r += rows) {
           const auto here = std::min(rows, past - r);
           const char* values = static_cast<const char*>(
               evaluate(arguments, workspace, base + r * block_reduced_, here * length));
-          for (std::int64_t k = 0; k < here; ++k)
-            reduce(values + static_cast<std::size_t>(k * length) * element, length, &out[r + k]);
+          for (std::int64_t k = 0; k < here; ++k) reduce(values + k * length * element, length, &out[r + k]);
         }
       } else {
         for (auto r = first; r < past; ++r)
@@ -183,15 +210,27 @@ class ReductionKernel final : public Kernel {
     const Range loops = slice_outer ? part(outer_reduced_, slice, slices) : Range{0, outer_reduced_};
     const Range rows = slice_outer ? Range{0, block_reduced_} : part(block_reduced_, slice, slices);
     const bool whole = width == block_kept_;  // several rows form one dense tile
-    const auto step = whole ? std::max<std::int64_t>(1, program_.tile_length() / std::max<std::int64_t>(1, width)) : 1;
+    const auto step =
+        whole ? std::max<std::int64_t>(1, program_.tile_length() / std::max<std::int64_t>(1, width)) : 1;
     std::int64_t pending = 0;
     kernels.fill[op_][type](partial, width);
+    const auto element = static_cast<std::int64_t>(compute_size(type_));
     for (auto position = loops.begin; position < loops.end; ++position) {
       const auto base = offset(kept_loops_, outer) + offset(reduced_loops_, position) + column;
+      if (plain_) {
+        for (auto r = rows.begin; r < rows.end; r += 64) {
+          const auto here = std::min<std::int64_t>(64, rows.end - r);
+          kernels.columns[op_][type](
+              static_cast<const char*>(arguments.inputs[0]) + (base + r * block_kept_) * element, here, width,
+              block_kept_, partial);
+          kernels.flush[op_][type](partial, width, out + column);
+        }
+        continue;
+      }
       for (auto r = rows.begin; r < rows.end; r += step) {
         const auto here = std::min(step, rows.end - r);
         const void* values = evaluate(arguments, workspace, base + r * block_kept_, here * width);
-        kernels.columns[op_][type](values, here, width, partial);
+        kernels.columns[op_][type](values, here, width, width, partial);
         pending += here;
         if (pending >= 64) {
           kernels.flush[op_][type](partial, width, out + column);
@@ -207,11 +246,13 @@ class ReductionKernel final : public Kernel {
   Total neutral() const {
     constexpr double infinity = std::numeric_limits<double>::infinity();
     constexpr double reals[] = {0, 1, -infinity, infinity};
-    constexpr std::int64_t integers[] = {0, 1, std::numeric_limits<std::int64_t>::min(),
-                                         std::numeric_limits<std::int64_t>::max(), 1, 0};
+    constexpr std::int64_t integers[] = {
+        0, 1, std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max(), 1, 0};
     Total total;
-    if (real()) total.real = reals[op_];
-    else total.integer = integers[op_];
+    if (real())
+      total.real = reals[op_];
+    else
+      total.integer = integers[op_];
     return total;
   }
 
@@ -220,8 +261,10 @@ class ReductionKernel final : public Kernel {
       Total total = totals[static_cast<std::size_t>(i)];
       for (std::int64_t s = 1; s < slices; ++s) {
         const Total& next = totals[static_cast<std::size_t>(s * outputs_ + i)];
-        if (real()) total.real = combine(total.real, next.real);
-        else total.integer = combine(total.integer, next.integer);
+        if (real())
+          total.real = combine(total.real, next.real);
+        else
+          total.integer = combine(total.integer, next.integer);
       }
       store_one(total, i, out);
     }
@@ -278,6 +321,7 @@ class ReductionKernel final : public Kernel {
   std::vector<std::size_t> extra_sizes_;
   std::int64_t outputs_ = 0, count_ = 0;
   bool rows_inside_ = true;
+  bool plain_ = false;  // elements are reduced where they lie
   std::int64_t block_kept_ = 1, block_reduced_ = 1, outer_kept_ = 1, outer_reduced_ = 1;
   std::vector<Loop> kept_loops_, reduced_loops_;
 };

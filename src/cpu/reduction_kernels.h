@@ -14,11 +14,12 @@ union Total {
 };
 
 struct ReductionKernels {
-  // total = total op x[0] op ... op x[n - 1]
+  // total = total op x[0] op ... op x[n - 1]. Up to 2048 elements at a time keep f32 sums accurate.
   void (*rows[6][compute_count])(const void* x, std::int64_t n, Total* total);
-  // partial[j] = partial[j] op x[r * width + j] for all r < rows; partial has the elements' type. Up to 64 rows at a
-  // time keep f32 sums accurate.
-  void (*columns[6][compute_count])(const void* x, std::int64_t rows, std::int64_t width, void* partial);
+  // partial[j] = partial[j] op x[r * stride + j] for all r < rows, j < width; partial has the elements' type.
+  // Up to 64 rows at a time keep f32 sums accurate.
+  void (*columns[6][compute_count])(const void* x, std::int64_t rows, std::int64_t width, std::int64_t stride,
+                                    void* partial);
   // totals[j] = totals[j] op partial[j]; and partial[j] becomes the neutral element.
   void (*flush[6][compute_count])(void* partial, std::int64_t width, Total* totals);
   // The neutral element in the elements' type.

@@ -7,13 +7,14 @@
 #include <cstring>
 #include <new>
 
+#include "cpu/dispatch.h"
 #include "hearth/error.h"
 
 namespace hearth::cpu {
 
 AlignedBytes::AlignedBytes(std::size_t bytes)
-    : data_(static_cast<char*>(::operator new(std::max<std::size_t>(bytes, 1), std::align_val_t{64}))) {}
-AlignedBytes::~AlignedBytes() { ::operator delete(data_, std::align_val_t{64}); }
+    : data_(static_cast<char*>(::operator new (std::max<std::size_t>(bytes, 1), std::align_val_t{64}))) {}
+AlignedBytes::~AlignedBytes() { ::operator delete (data_, std::align_val_t{64}); }
 
 // ---- TileSource
 
@@ -30,6 +31,10 @@ TileSource::TileSource(const Layout& layout) : size_(dtype_size(layout.dtype)) {
   }
   scalar_ = std::all_of(strides_.begin(), strides_.end(), [](std::int64_t stride) { return stride == 0; });
   dense_ = shape_.empty() || (shape_.size() == 1 && strides_[0] == 1);
+  if (shape_.size() > 1 && strides_[0] == 0) {
+    period_ = 1;
+    for (std::size_t i = 1; i < shape_.size(); ++i) period_ *= shape_[i];
+  }
   if (shape_.empty()) {
     shape_.push_back(1);
     strides_.push_back(1);
@@ -50,8 +55,8 @@ void copy_run(T* out, const T* in, std::int64_t stride, std::int64_t n) {
 }
 
 template <typename T>
-void gather_elements(const T* base, const Shape& shape, const Strides& strides, std::int64_t start, std::int64_t n,
-                     T* out) {
+void gather_elements(const T* base, const Shape& shape, const Strides& strides, std::int64_t start,
+                     std::int64_t n, T* out) {
   const std::size_t inner = shape.size() - 1;
   Shape index(shape.size());
   std::int64_t rest = start, offset = 0;
@@ -98,88 +103,198 @@ void TileSource::gather(const void* base, std::int64_t start, std::int64_t n, vo
 
 // ---- TileProgram
 
-std::uint16_t TileProgram::new_register(std::size_t element_size) {
-  register_bytes_.push_back(element_size);
-  return static_cast<std::uint16_t>(register_bytes_.size() - 1);
+std::uint16_t TileProgram::new_register(std::size_t element_size, bool single) {
+  registers_.push_back({element_size, single});
+  return static_cast<std::uint16_t>(registers_.size() - 1);
 }
 
-TileProgram::TileProgram(const Expression& expression) {
+std::size_t TileProgram::register_bytes(std::size_t reg) const {
+  const auto bytes =
+      registers_[reg].element_size * static_cast<std::size_t>(registers_[reg].single ? 1 : tile_length_);
+  return (bytes + 63) / 64 * 64;
+}
+
+namespace {
+
+TileFunction function_of(const Expression::Instruction& source) {
+  const auto& kernels = elementwise_kernels();
+  const Compute from = compute_of(source.operand), to = compute_of(source.result);
+  TileFunction function;
+  if (source.op == Op::where)
+    function = kernels.where[static_cast<int>(from)];
+  else if (source.op == Op::cast && source.result == DType::bool_)
+    function = kernels.operations[static_cast<int>(Op::ne)][static_cast<int>(from)];
+  else if (source.op == Op::cast && from == Compute::f64 && source.result != DType::f32 && to == Compute::f32)
+    function = kernels.convert_to_odd;
+  else if (source.op == Op::cast)
+    function = kernels.convert[static_cast<int>(from)][static_cast<int>(to)];
+  else
+    function = kernels.operations[static_cast<int>(source.op)][static_cast<int>(from)];
+  if (!function)
+    throw DTypeError(
+        fmt::format("[{}] has no CPU kernel for {}", op_name(source.op), dtype_name(source.operand)));
+  return function;
+}
+
+}  // namespace
+
+std::vector<TileProgram::Operation> TileProgram::choose_operations(const Expression& expression,
+                                                                   const std::vector<bool>& single) {
+  const auto& kernels = elementwise_kernels();
+  const std::size_t first_result = expression.first_result();
+  const auto is_single = [&](std::size_t value) {
+    return value < expression.inputs.size() ? value < single.size() && single[value] : value < first_result;
+  };
+  std::vector<int> uses(first_result + expression.instructions.size(), 0);
+  for (const auto& source : expression.instructions)
+    for (int a = 0; a < operand_count(source.op); ++a) ++uses[source.operands[a]];
+  for (auto value : expression.outputs) uses[value] += 2;
+
+  // The form of a cheap operation that may become the first of a pair, by its result. Pairs run at the
+  // second's place; the first is not moved past an output, which may be written over memory that the first
+  // reads.
+  struct First {
+    std::size_t operation;
+    int form;
+  };
+  std::vector<First> firsts(uses.size(), {0, -1});
+  std::size_t after_last_output = first_result;  // the first result that comes after it
+
+  std::vector<Operation> operations;
+  for (std::size_t k = 0; k < expression.instructions.size(); ++k) {
+    const auto& source = expression.instructions[k];
+    const std::size_t result = first_result + k;
+    Operation operation{
+        function_of(source), result, {0, 0, 0}, operand_count(source.op), {false, false, false}};
+    for (int a = 0; a < operation.count; ++a) operation.operands[a] = source.operands[a];
+    const int op = static_cast<int>(source.op);
+    const int cheap =
+        source.operand == DType::f32 && source.result == DType::f32 ? cheap_index(source.op) : -1;
+
+    const bool is_output = uses[result] > 1 && std::find(expression.outputs.begin(), expression.outputs.end(),
+                                                         result) != expression.outputs.end();
+    const auto pair = [&] {
+      if (cheap < 0) return false;
+      for (int side = 0; side < operation.count; ++side) {
+        const std::size_t value = operation.operands[side];
+        const First first = firsts[value];
+        if (first.form < 0 || uses[value] != 1 || value < after_last_output) continue;
+        const bool binary = operation.count == 2;
+        const std::size_t other = binary ? operation.operands[1 - side] : 0;
+        const bool number = binary && is_single(other);
+        Operation& earlier = operations[first.operation];
+        Operation merged = earlier;
+        merged.function = kernels.pairs[first.form][second_form(cheap, side == 1, number)];
+        merged.result = result;
+        if (binary) {
+          // The second's other operand is always the third.
+          if (merged.count == 1) merged.operands[1] = merged.operands[0], merged.taken_singly[1] = false;
+          merged.operands[2] = other;
+          merged.taken_singly[2] = number;
+          merged.count = 3;
+        }
+        earlier.function = nullptr;
+        operations.push_back(merged);
+        return true;
+      }
+      return false;
+    };
+    const bool paired = pair();
+    if (is_output) after_last_output = result + 1;
+    if (paired) continue;
+
+    auto operands = FirstOperands::runs;
+    if (operation.count == 2 && compute_of(source.operand) == Compute::f32 && kernels.left_number[op]) {
+      const bool left = is_single(operation.operands[0]), right = is_single(operation.operands[1]);
+      if (left != right) {
+        operands = left ? FirstOperands::left_number : FirstOperands::right_number;
+        operation.function = left ? kernels.left_number[op] : kernels.right_number[op];
+        operation.taken_singly[left ? 0 : 1] = true;
+      }
+    }
+    if (cheap >= 0) firsts[result] = {operations.size(), first_form(cheap, operands)};
+    operations.push_back(operation);
+  }
+  std::erase_if(operations, [](const Operation& operation) { return !operation.function; });
+  return operations;
+}
+
+TileProgram::TileProgram(const Expression& expression, const std::vector<bool>& single) {
   const auto& kernels = elementwise_kernels();
   const std::size_t first_result = expression.first_result();
   const std::size_t value_count = first_result + expression.instructions.size();
+  const std::vector<Operation> operations = choose_operations(expression, single);
 
-  // The last instruction that reads each value; outputs live to the end.
+  // The last operation that reads each value; outputs live to the end. Single values need a tile if any
+  // operation reads one, or if they are an output.
   constexpr std::size_t forever = ~std::size_t{0};
   std::vector<std::size_t> last_use(value_count, 0);
-  for (std::size_t k = 0; k < expression.instructions.size(); ++k)
-    for (int a = 0; a < operand_count(expression.instructions[k].op); ++a)
-      last_use[expression.instructions[k].operands[a]] = k;
-  for (auto value : expression.outputs) last_use[value] = forever;
+  std::vector<bool> needs_tile(value_count, false);
+  for (std::size_t k = 0; k < operations.size(); ++k)
+    for (int a = 0; a < operations[k].count; ++a) {
+      last_use[operations[k].operands[a]] = k;
+      if (!operations[k].taken_singly[a]) needs_tile[operations[k].operands[a]] = true;
+    }
+  for (auto value : expression.outputs) {
+    last_use[value] = forever;
+    needs_tile[value] = true;
+  }
 
   std::vector<std::uint16_t> registers(value_count);
   for (std::size_t i = 0; i < expression.inputs.size(); ++i) {
     const DType dtype = expression.inputs[i];
+    const bool one = i < single.size() && single[i] && !needs_tile[i];
     Input input{dtype, 0, 0, kernels.load[static_cast<int>(dtype)]};
-    input.raw = new_register(dtype_size(dtype));
-    input.reg = input.load ? new_register(compute_size(compute_of(dtype))) : input.raw;
+    input.raw = new_register(dtype_size(dtype), one);
+    input.reg = input.load ? new_register(compute_size(compute_of(dtype)), one) : input.raw;
     registers[i] = input.reg;
     inputs_.push_back(input);
   }
   for (std::size_t i = 0; i < expression.immediates.size(); ++i) {
     const DType dtype = expression.immediates[i];
-    constants_.push_back({dtype, new_register(compute_size(compute_of(dtype)))});
-    registers[expression.inputs.size() + i] = constants_.back().reg;
+    const std::size_t value = expression.inputs.size() + i;
+    constants_.push_back({dtype, new_register(compute_size(compute_of(dtype)), !needs_tile[value])});
+    registers[value] = constants_.back().reg;
   }
 
-  // Results: a register is free again after the last use of its value. Registers of outputs are not shared, so that
-  // they can be the output's memory.
+  // Results: a register is free again after the last use of its value. Registers of outputs are not shared,
+  // so that they can be the output's memory.
   std::vector<std::uint16_t> free_registers[2];  // of 4 and 8 bytes per element
   const auto release = [&](std::size_t value, std::size_t k) {
     if (value >= first_result && last_use[value] == k) {
       const auto reg = registers[value];
-      auto& list = free_registers[register_bytes_[reg] == 8];
+      auto& list = free_registers[registers_[reg].element_size == 8];
       if (std::find(list.begin(), list.end(), reg) == list.end()) list.push_back(reg);
     }
   };
-  for (std::size_t k = 0; k < expression.instructions.size(); ++k) {
-    const auto& source = expression.instructions[k];
-    const Compute from = compute_of(source.operand), to = compute_of(source.result);
-    Instruction instruction{nullptr, 0, 0, 0, 0};
-    if (source.op == Op::where) instruction.function = kernels.where[static_cast<int>(from)];
-    else if (source.op == Op::cast && source.result == DType::bool_)
-      instruction.function = kernels.operations[static_cast<int>(Op::ne)][static_cast<int>(from)];
-    else if (source.op == Op::cast && from == Compute::f64 && source.result != DType::f32 && to == Compute::f32)
-      instruction.function = kernels.convert_to_odd;
-    else if (source.op == Op::cast) instruction.function = kernels.convert[static_cast<int>(from)][static_cast<int>(to)];
-    else instruction.function = kernels.operations[static_cast<int>(source.op)][static_cast<int>(from)];
-    if (!instruction.function)
-      throw DTypeError(fmt::format("[{}] has no CPU kernel for {}", op_name(source.op), dtype_name(source.operand)));
-    const int operands = operand_count(source.op);
-    instruction.a = registers[source.operands[0]];
-    if (operands > 1) instruction.b = registers[source.operands[1]];
-    if (operands > 2) instruction.c = registers[source.operands[2]];
+  for (std::size_t k = 0; k < operations.size(); ++k) {
+    const Operation& operation = operations[k];
+    const auto& source = expression.instructions[operation.result - first_result];
+    Instruction instruction{operation.function, 0, 0, 0, 0};
+    instruction.a = registers[operation.operands[0]];
+    if (operation.count > 1) instruction.b = registers[operation.operands[1]];
+    if (operation.count > 2) instruction.c = registers[operation.operands[2]];
     if (source.op == Op::cast && source.result == DType::bool_) {
       // x != 0, with a zero tile for the right-hand side.
-      constants_.push_back({source.operand, new_register(compute_size(from))});
+      constants_.push_back({source.operand, new_register(compute_size(compute_of(source.operand)))});
       zero_constants_.push_back(constants_.size() - 1);
       instruction.b = constants_.back().reg;
     }
 
-    for (int a = 0; a < operands; ++a) release(source.operands[a], k);
-    const std::size_t size = compute_size(to);
+    for (int a = 0; a < operation.count; ++a) release(operation.operands[a], k);
+    const std::size_t size = compute_size(compute_of(source.result));
     auto& list = free_registers[size == 8];
-    const std::size_t value = first_result + k;
-    if (last_use[value] == forever || list.empty()) {
-      registers[value] = new_register(size);
+    if (last_use[operation.result] == forever || list.empty()) {
+      registers[operation.result] = new_register(size);
     } else {
-      registers[value] = list.back();
+      registers[operation.result] = list.back();
       list.pop_back();
     }
-    instruction.out = registers[value];
+    instruction.out = registers[operation.result];
     instructions_.push_back(instruction);
 
-    // Results of narrow types wrap or round as if they had been stored: fusion does not change values. Floating values
-    // saturate when they become narrow integers.
+    // Results of narrow types wrap or round as if they had been stored: fusion does not change values.
+    // Floating values saturate when they become narrow integers.
     const auto result = static_cast<int>(source.result);
     const bool saturates = source.op == Op::cast && is_floating(source.operand) && kernels.saturate[result];
     if (const TileFunction narrow = saturates ? kernels.saturate[result] : kernels.narrow[result])
@@ -190,14 +305,16 @@ TileProgram::TileProgram(const Expression& expression) {
     const auto value = expression.outputs[k];
     const DType dtype = expression.dtype(value);
     const TileFunction store = kernels.store[static_cast<int>(dtype)];
-    const bool first = std::find(expression.outputs.begin(), expression.outputs.begin() + static_cast<std::ptrdiff_t>(k),
-                                 value) == expression.outputs.begin() + static_cast<std::ptrdiff_t>(k);
+    const bool first =
+        std::find(expression.outputs.begin(), expression.outputs.begin() + static_cast<std::ptrdiff_t>(k),
+                  value) == expression.outputs.begin() + static_cast<std::ptrdiff_t>(k);
     outputs_.push_back({dtype, registers[value], store, !store && value >= first_result && first});
   }
 
   // As long as the tiles of all registers together fit the first-level cache.
   std::size_t bytes = 0;
-  for (auto size : register_bytes_) bytes += size;
+  for (const auto& reg : registers_)
+    if (!reg.single) bytes += reg.element_size;
   tile_length_ = 2048;
   while (tile_length_ > 256 && static_cast<std::size_t>(tile_length_) * bytes > 32 * 1024) tile_length_ /= 2;
 }
@@ -205,15 +322,15 @@ TileProgram::TileProgram(const Expression& expression) {
 TileProgram::Workspace::Workspace(const TileProgram& program, const Number* numbers)
     : memory_([&] {
         std::size_t bytes = 0;
-        for (auto size : program.register_bytes_) bytes += size * static_cast<std::size_t>(program.tile_length_);
-        return bytes;
+        for (std::size_t i = 0; i < program.registers_.size(); ++i) bytes += program.register_bytes(i);
+        return static_cast<std::int64_t>(bytes / sizeof(float));
       }()),
-      registers_(program.register_bytes_.size()),
+      registers_(program.registers_.size()),
       loaded_(program.inputs_.size(), false) {
-  char* next = memory_.data();
+  char* next = reinterpret_cast<char*>(memory_.data());
   for (std::size_t i = 0; i < registers_.size(); ++i) {
     registers_[i] = next;
-    next += program.register_bytes_[i] * static_cast<std::size_t>(program.tile_length_);
+    next += program.register_bytes(i);
   }
   std::size_t number = 0;
   for (std::size_t i = 0; i < program.constants_.size(); ++i) {
@@ -222,7 +339,7 @@ TileProgram::Workspace::Workspace(const TileProgram& program, const Number* numb
                       program.zero_constants_.end();
     const Number value = zero ? Number{} : numbers[number++];
     void* tile = registers_[constant.reg];
-    const auto n = program.tile_length_;
+    const auto n = program.registers_[constant.reg].single ? 1 : program.tile_length_;
     switch (compute_of(constant.dtype)) {
       case Compute::f32:
         std::fill_n(static_cast<float*>(tile), n,
@@ -247,8 +364,26 @@ TileProgram::Workspace::Workspace(const TileProgram& program, const Number* numb
 
 void TileProgram::set_input(Workspace& workspace, std::size_t i, const void* elements, std::int64_t n) const {
   const Input& input = inputs_[i];
-  if (input.load) input.load(workspace.registers_[input.reg], elements, nullptr, nullptr, n);
-  else workspace.registers_[input.reg] = const_cast<void*>(elements);
+  if (input.load)
+    input.load(workspace.registers_[input.reg], elements, nullptr, nullptr, n);
+  else
+    workspace.registers_[input.reg] = const_cast<void*>(elements);
+}
+
+void TileProgram::set_strided(Workspace& workspace, std::size_t i, const void* elements, std::int64_t stride,
+                              std::int64_t n) const {
+  void* raw = workspace.registers_[inputs_[i].raw];
+  dispatch_size(inputs_[i].dtype, [&]<typename T>(std::type_identity<T>) {
+    copy_run(static_cast<T*>(raw), static_cast<const T*>(elements), stride, n);
+  });
+  set_input(workspace, i, raw, n);
+}
+
+void TileProgram::set_single(Workspace& workspace, std::size_t i, const void* element, std::int64_t n) const {
+  if (registers_[inputs_[i].raw].single)
+    set_input(workspace, i, element, 1);
+  else
+    set_strided(workspace, i, element, 0, n);
 }
 
 void TileProgram::read_input(Workspace& workspace, std::size_t i, const TileSource& source, const void* base,
@@ -256,11 +391,7 @@ void TileProgram::read_input(Workspace& workspace, std::size_t i, const TileSour
   if (source.scalar()) {
     if (workspace.loaded_[i]) return;
     workspace.loaded_[i] = true;
-    void* raw = workspace.registers_[inputs_[i].raw];
-    source.gather(base, 0, 1, raw);
-    const auto size = source.element_size();
-    for (std::int64_t k = 1; k < tile_length_; ++k) std::memcpy(static_cast<char*>(raw) + k * static_cast<std::int64_t>(size), raw, size);
-    set_input(workspace, i, raw, tile_length_);
+    set_single(workspace, i, base, tile_length_);
   } else if (source.dense()) {
     set_input(workspace, i, source.at(base, start), n);
   } else {
@@ -284,8 +415,10 @@ void TileProgram::run(Workspace& workspace, std::int64_t n) const {
 void TileProgram::write_output(Workspace& workspace, std::size_t k, void* elements, std::int64_t n) const {
   const Output& output = outputs_[k];
   const void* tile = workspace.registers_[output.reg];
-  if (output.store) output.store(elements, tile, nullptr, nullptr, n);
-  else if (tile != elements) std::memcpy(elements, tile, static_cast<std::size_t>(n) * dtype_size(output.dtype));
+  if (output.store)
+    output.store(elements, tile, nullptr, nullptr, n);
+  else if (tile != elements)
+    std::memcpy(elements, tile, static_cast<std::size_t>(n) * dtype_size(output.dtype));
 }
 
 }  // namespace hearth::cpu

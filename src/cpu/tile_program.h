@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cpu/elementwise_kernels.h"
+#include "cpu/scratch.h"
 #include "device/step.h"
 
 namespace hearth::cpu {
@@ -32,6 +33,8 @@ class TileSource {
   bool scalar() const { return scalar_; }
   // True iff elements [start, start + n) can be read where they are.
   bool dense() const { return dense_; }
+  // The elements repeat after so many; 0 if they do not.
+  std::int64_t period() const { return period_; }
   const char* at(const void* base, std::int64_t start) const {
     return static_cast<const char*>(base) + start * static_cast<std::int64_t>(size_);
   }
@@ -41,15 +44,21 @@ class TileSource {
 
  private:
   std::size_t size_;
-  Shape shape_;      // axes merged where the strides allow
+  Shape shape_;  // axes merged where the strides allow
   Strides strides_;
   bool dense_ = false, scalar_ = false;
+  std::int64_t period_ = 0;
 };
 
 // Runs one expression. A program is shared by threads; each has a Workspace of its own.
+//
+// Loops over cheap f32 operations spend their time on loads and stores. So numbers are not spread over tiles
+// where an operation can take them as they are, and two such operations run as one where the first's result
+// goes only to the second. Values do not change by that: every operation rounds as it would alone.
 class TileProgram {
  public:
-  explicit TileProgram(const Expression& expression);
+  // `single`: inputs of which each tile sees one element only (set_single, or a scalar source).
+  explicit TileProgram(const Expression& expression, const std::vector<bool>& single = {});
 
   class Workspace {
    public:
@@ -57,7 +66,7 @@ class TileProgram {
 
    private:
     friend class TileProgram;
-    AlignedBytes memory_;
+    Scratch memory_;
     std::vector<void*> registers_;
     std::vector<bool> loaded_;  // inputs that are the same for all tiles, once loaded
   };
@@ -66,28 +75,47 @@ class TileProgram {
 
   // Gives the elements of input i for the tile to come, in memory, dense and in the input's dtype.
   void set_input(Workspace& workspace, std::size_t i, const void* elements, std::int64_t n) const;
-  // ... from a source.
-  void read_input(Workspace& workspace, std::size_t i, const TileSource& source, const void* base, std::int64_t start,
-                  std::int64_t n) const;
+  // ... `stride` elements apart.
+  void set_strided(Workspace& workspace, std::size_t i, const void* elements, std::int64_t stride,
+                   std::int64_t n) const;
+  // Gives the one element of input i for all tiles, of up to n elements, until the next call.
+  void set_single(Workspace& workspace, std::size_t i, const void* element, std::int64_t n) const;
+  // Gives elements [start, start + n) of a source.
+  void read_input(Workspace& workspace, std::size_t i, const TileSource& source, const void* base,
+                  std::int64_t start, std::int64_t n) const;
   // Where output k may be written directly, if it can; call before run().
   void set_output(Workspace& workspace, std::size_t k, void* elements) const;
   void run(Workspace& workspace, std::int64_t n) const;
   // After run(): stores output k (does nothing where it has been written directly).
   void write_output(Workspace& workspace, std::size_t k, void* elements, std::int64_t n) const;
   // After run(): output k in its compute type.
-  const void* output(const Workspace& workspace, std::size_t k) const { return workspace.registers_[outputs_[k].reg]; }
+  const void* output(const Workspace& workspace, std::size_t k) const {
+    return workspace.registers_[outputs_[k].reg];
+  }
   Compute output_type(std::size_t k) const { return compute_of(outputs_[k].dtype); }
 
  private:
+  // What becomes one instruction, or two with the narrowing after it.
+  struct Operation {
+    TileFunction function;
+    std::size_t result;  // values of the expression
+    std::size_t operands[3];
+    int count;             // of operands
+    bool taken_singly[3];  // operands whose first element alone is read
+  };
   struct Instruction {
     TileFunction function;
     std::uint16_t out, a, b, c;
   };
+  struct Register {
+    std::size_t element_size;
+    bool single;  // has one element, not a tile of them
+  };
   struct Input {
     DType dtype;
-    std::uint16_t reg;      // what instructions read
-    std::uint16_t raw;      // a tile for gathered elements; the same as reg where no conversion is needed
-    TileFunction load;      // null: no conversion
+    std::uint16_t reg;  // what instructions read
+    std::uint16_t raw;  // a tile for gathered elements; the same as reg where no conversion is needed
+    TileFunction load;  // null: no conversion
   };
   struct Output {
     DType dtype;
@@ -100,14 +128,16 @@ class TileProgram {
     std::uint16_t reg;
   };
 
-  std::uint16_t new_register(std::size_t element_size);
+  std::vector<Operation> choose_operations(const Expression& expression, const std::vector<bool>& single);
+  std::uint16_t new_register(std::size_t element_size, bool single = false);
+  std::size_t register_bytes(std::size_t reg) const;
 
   std::vector<Input> inputs_;
-  std::vector<Constant> constants_;           // the immediates, then zeros
+  std::vector<Constant> constants_;  // the immediates, then zeros
   std::vector<std::size_t> zero_constants_;
   std::vector<Instruction> instructions_;
   std::vector<Output> outputs_;
-  std::vector<std::size_t> register_bytes_;  // per element; 0: has no tile of its own
+  std::vector<Register> registers_;
   std::int64_t tile_length_ = 1024;
 };
 

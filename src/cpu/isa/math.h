@@ -191,18 +191,26 @@ HEARTH_INLINE Pack<float> minimum(Pack<float> a, Pack<float> b) {
   return select(a != a, a, select(a < b, a, b));
 #endif
 }
-// x limited to [low, high]; NaN stays.
-HEARTH_INLINE float clamp(float x, float low, float high) {
-  const float y = x > high ? high : x;
-  return y < low ? low : y;
-}
-HEARTH_INLINE Pack<float> clamp(Pack<float> x, float low, float high) {
+// x, but not below `low` or not above `high`; NaN stays.
+HEARTH_INLINE float at_least(float x, float low) { return x < low ? low : x; }
+HEARTH_INLINE float at_most(float x, float high) { return x > high ? high : x; }
+HEARTH_INLINE Pack<float> at_least(Pack<float> x, float low) {
 #if defined(__aarch64__)
-  return maximum(minimum(x, high), low);
+  return maximum(x, low);
 #else
-  const Pack<float> y = select(Pack<float>(high) < x, high, x);
-  return select(Pack<float>(low) > y, low, y);
+  return select(Pack<float>(low) > x, low, x);
 #endif
+}
+HEARTH_INLINE Pack<float> at_most(Pack<float> x, float high) {
+#if defined(__aarch64__)
+  return minimum(x, high);
+#else
+  return select(Pack<float>(high) < x, high, x);
+#endif
+}
+template <Float32 F>
+HEARTH_INLINE F clamp(F x, float low, float high) {
+  return at_least(at_most(x, high), low);
 }
 
 template <typename T>
@@ -348,15 +356,19 @@ HEARTH_INLINE F exp(F x) {
 }
 HEARTH_INLINE double exp(double x) { return __builtin_exp(x); }
 
-// e^x for x <= 0, with less work: 0 where the result is below the normal range. NaN stays NaN.
+// e^x for x <= 0 to 3 units, with less work; results below 2^-126.5 are 0. NaN stays NaN.
 template <Float32 F>
 HEARTH_INLINE F exp_of_negative(F x) {
+  // The limit's n is -127, whose power of two comes out as 0.
   using I = Integer<F>;
-  const F c = clamp(x, -87.33f, 0.0f);
-  const F shifted = multiply_add(c, F(1.44269504f), F(12582912.0f + 127.0f));
-  const F r = without_ln2(c, shifted - (12582912.0f + 127.0f));
-  const F p = multiply_add(exponential_tail(r), r * r, r) + 1.0f;
-  return select(x < F(-87.33f), F(0.0f), p * bits<F>(bits<I>(shifted) << 23));
+  constexpr float shifter = 12582912.0f + 127.0f;
+  x = at_least(x, -88.0f);
+  const F shifted = multiply_add(x, F(1.44269504f), F(shifter));
+  const F r = without_ln2(x, shifted - shifter);
+  const F power = bits<F>(bits<I>(shifted) << 23);
+  const F slope =
+      polynomial(r, r * r, 0x1.0f9f9cp-7f, 0x1.573a1ap-5f, 0x1.555a80p-3f, 0x1.fffdc6p-2f, 0x1.fffff6p-1f);
+  return multiply_add(slope, r * power, power);
 }
 HEARTH_INLINE double exp_of_negative(double x) { return exp(x); }
 HEARTH_INLINE Pack<double> exp_of_negative(Pack<double> x) {

@@ -55,7 +55,7 @@ void softmax(const NormalisationRows& rows) {
                       store(out + i, value);
                       return value;
                     });
-    for (std::int64_t i = 0; i < n; ++i) out[i] *= scale;
+    map(out, n, [=]<typename V>(std::int64_t i) HEARTH_LAMBDA { return load<V>(out + i) * scale; });
   });
 }
 
@@ -65,8 +65,9 @@ void softmax_grad(const NormalisationRows& rows) {
   const std::int64_t n = rows.size;
   for_each_row<S, true>(rows, [n](const C* y, const C* dy, C* out) HEARTH_LAMBDA {
     const C projection = dot(y, dy, n);
-#pragma GCC ivdep
-    for (std::int64_t i = 0; i < n; ++i) out[i] = y[i] * (dy[i] - projection);
+    map(out, n, [=]<typename V>(std::int64_t i) HEARTH_LAMBDA {
+      return load<V>(y + i) * (load<V>(dy + i) - projection);
+    });
   });
 }
 
@@ -79,8 +80,7 @@ void log_softmax(const NormalisationRows& rows) {
     const C logarithm = math::log(reduce<C>(n, Plus{}, [=]<typename V>(std::int64_t i) HEARTH_LAMBDA {
       return math::exp_of_negative(load<V>(x + i) - top);
     }));
-#pragma GCC ivdep
-    for (std::int64_t i = 0; i < n; ++i) out[i] = (x[i] - top) - logarithm;
+    map(out, n, [=]<typename V>(std::int64_t i) HEARTH_LAMBDA { return (load<V>(x + i) - top) - logarithm; });
   });
 }
 
@@ -96,19 +96,38 @@ void log_softmax_grad(const NormalisationRows& rows) {
   });
 }
 
+// The mean is shift + offset: elements are centred as (x - shift) - offset, which keeps the digits that a
+// mean rounded to C would lose.
 template <typename C>
 struct Moments {
-  C mean, scale;  // scale = 1 / sqrt(variance + epsilon)
+  C shift, offset, scale;  // scale = 1 / sqrt(variance + epsilon)
+
+  template <typename V>
+  HEARTH_INLINE V centred(V x) const {
+    return (x - shift) - offset;
+  }
 };
 
 template <typename C>
 HEARTH_INLINE Moments<C> moments(const C* x, std::int64_t n, C epsilon) {
-  const C share = C(1) / static_cast<C>(n), mean = sum(x, n) * share;
-  const C squares = reduce<C>(n, Plus{}, [=]<typename V>(std::int64_t i) HEARTH_LAMBDA {
-    const V centred = load<V>(x + i) - mean;
-    return centred * centred;
-  });
-  return {mean, C(1) / math::sqrt(squares * share + epsilon)};
+  // Both sums in one pass, of elements shifted by one of them. If that one lies far off, the difference of
+  // the sums has lost its digits; the second pass then shifts by the mean.
+  const C share = C(1) / static_cast<C>(n);
+  C shift = x[0], offset, variance;
+  for (int pass = 0;; ++pass) {
+    const auto [sum, squares] =
+        two_sums<C>(n, [=]<typename V>(std::int64_t i, V& first, V& second) HEARTH_LAMBDA {
+          const V shifted = load<V>(x + i) - shift;
+          first = first + shifted;
+          second = second + shifted * shifted;
+        });
+    offset = sum * share;
+    variance = squares * share - offset * offset;
+    if (pass == 1 || !(offset * offset > C(4) * variance)) break;
+    shift = shift + offset;
+  }
+  variance = variance < C(0) ? C(0) : variance;
+  return {shift, offset, C(1) / math::sqrt(variance + epsilon)};
 }
 
 template <typename S>
@@ -119,16 +138,18 @@ void layer_norm(const NormalisationRows& rows) {
   const C* weight = static_cast<const C*>(rows.weight);
   const C* bias = static_cast<const C*>(rows.bias);
   for_each_row<S, false>(rows, [=](const C* x, const C*, C* out) HEARTH_LAMBDA {
-    const auto [mean, scale] = moments(x, n, epsilon);
+    const Moments<C> m = moments(x, n, epsilon);
     if (bias) {
-#pragma GCC ivdep
-      for (std::int64_t i = 0; i < n; ++i) out[i] = (x[i] - mean) * scale * weight[i] + bias[i];
+      map(out, n, [=]<typename V>(std::int64_t i) HEARTH_LAMBDA {
+        return m.centred(load<V>(x + i)) * m.scale * load<V>(weight + i) + load<V>(bias + i);
+      });
     } else if (weight) {
-#pragma GCC ivdep
-      for (std::int64_t i = 0; i < n; ++i) out[i] = (x[i] - mean) * scale * weight[i];
+      map(out, n, [=]<typename V>(std::int64_t i) HEARTH_LAMBDA {
+        return m.centred(load<V>(x + i)) * m.scale * load<V>(weight + i);
+      });
     } else {
-#pragma GCC ivdep
-      for (std::int64_t i = 0; i < n; ++i) out[i] = (x[i] - mean) * scale;
+      map(out, n,
+          [=]<typename V>(std::int64_t i) HEARTH_LAMBDA { return m.centred(load<V>(x + i)) * m.scale; });
     }
   });
 }
@@ -141,21 +162,23 @@ HEARTH_INLINE void layer_norm_grad_rows(const NormalisationRows& rows) {
   const C epsilon = static_cast<C>(rows.epsilon);
   const C* weight = static_cast<const C*>(rows.weight);
   for_each_row<S, true>(rows, [=](const C* x, const C* dy, C* out) HEARTH_LAMBDA {
-    const auto [mean, scale] = moments(x, n, epsilon);
-    const C count = static_cast<C>(n), centre = mean, factor = scale;
-    const C mean_g = (weighted ? dot(dy, weight, n) : sum(dy, n)) / count;
-    const C mean_gz = factor / count * reduce<C>(n, Plus{}, [=]<typename V>(std::int64_t i) HEARTH_LAMBDA {
-                        const V product = load<V>(dy + i) * (load<V>(x + i) - centre);
-                        if constexpr (weighted)
-                          return product * load<V>(weight + i);
-                        else
-                          return product;
-                      });
-#pragma GCC ivdep
-    for (std::int64_t i = 0; i < n; ++i) {
-      const C g = weighted ? dy[i] * weight[i] : dy[i];
-      out[i] = factor * (g - mean_g - (x[i] - centre) * factor * mean_gz);
-    }
+    const Moments<C> m = moments(x, n, epsilon);
+    const auto weighted_dy = [=]<typename V>(std::int64_t i, V) HEARTH_LAMBDA {
+      if constexpr (weighted)
+        return load<V>(dy + i) * load<V>(weight + i);
+      else
+        return load<V>(dy + i);
+    };
+    const auto [sum_g, sum_gz] =
+        two_sums<C>(n, [=]<typename V>(std::int64_t i, V& first, V& second) HEARTH_LAMBDA {
+          const V g = weighted_dy(i, V(C(0)));
+          first = first + g;
+          second = second + g * m.centred(load<V>(x + i));
+        });
+    const C mean_g = sum_g / static_cast<C>(n), slope = m.scale * m.scale * sum_gz / static_cast<C>(n);
+    map(out, n, [=]<typename V>(std::int64_t i) HEARTH_LAMBDA {
+      return m.scale * (weighted_dy(i, V(C(0))) - mean_g - m.centred(load<V>(x + i)) * slope);
+    });
   });
 }
 
@@ -180,13 +203,12 @@ void rms_norm(const NormalisationRows& rows) {
   const C* weight = static_cast<const C*>(rows.weight);
   for_each_row<S, false>(rows, [=](const C* x, const C*, C* out) HEARTH_LAMBDA {
     const C scale = rms_scale(x, n, epsilon);
-    if (weight) {
-#pragma GCC ivdep
-      for (std::int64_t i = 0; i < n; ++i) out[i] = x[i] * scale * weight[i];
-    } else {
-#pragma GCC ivdep
-      for (std::int64_t i = 0; i < n; ++i) out[i] = x[i] * scale;
-    }
+    if (weight)
+      map(out, n, [=]<typename V>(std::int64_t i) HEARTH_LAMBDA {
+        return load<V>(x + i) * scale * load<V>(weight + i);
+      });
+    else
+      map(out, n, [=]<typename V>(std::int64_t i) HEARTH_LAMBDA { return load<V>(x + i) * scale; });
   });
 }
 
@@ -198,20 +220,24 @@ HEARTH_INLINE void rms_norm_grad_rows(const NormalisationRows& rows) {
   const C epsilon = static_cast<C>(rows.epsilon);
   const C* weight = static_cast<const C*>(rows.weight);
   for_each_row<S, true>(rows, [=](const C* x, const C* dy, C* out) HEARTH_LAMBDA {
-    const C scale = rms_scale(x, n, epsilon);
-    const C total = reduce<C>(n, Plus{}, [=]<typename V>(std::int64_t i) HEARTH_LAMBDA {
-      const V product = load<V>(dy + i) * load<V>(x + i);
+    const auto weighted_dy = [=]<typename V>(std::int64_t i, V) HEARTH_LAMBDA {
       if constexpr (weighted)
-        return product * load<V>(weight + i);
+        return load<V>(dy + i) * load<V>(weight + i);
       else
-        return product;
+        return load<V>(dy + i);
+    };
+    const auto [squares, total] =
+        two_sums<C>(n, [=]<typename V>(std::int64_t i, V& first, V& second) HEARTH_LAMBDA {
+          const V value = load<V>(x + i);
+          first = first + value * value;
+          second = second + value * weighted_dy(i, value);
+        });
+    const C count = static_cast<C>(n), scale = C(1) / math::sqrt(squares / count + epsilon);
+    const C slope = scale * scale * total / count;
+    map(out, n, [=]<typename V>(std::int64_t i) HEARTH_LAMBDA {
+      const V value = load<V>(x + i);
+      return scale * (weighted_dy(i, value) - value * slope);
     });
-    const C slope = scale * scale * total / static_cast<C>(n);
-#pragma GCC ivdep
-    for (std::int64_t i = 0; i < n; ++i) {
-      const C g = weighted ? dy[i] * weight[i] : dy[i];
-      out[i] = scale * (g - x[i] * slope);
-    }
   });
 }
 

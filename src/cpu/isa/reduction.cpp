@@ -1,6 +1,6 @@
 // Reduction loops, vectorised by hand: the compiler may not reorder floating-point sums, we may.
-#include "cpu/reduction_kernels.h"
 #include "cpu/isa/math.h"
+#include "cpu/reduction_kernels.h"
 
 namespace hearth::cpu::HEARTH_ISA {
 namespace {
@@ -10,8 +10,10 @@ using Wide = std::conditional_t<std::is_floating_point_v<T>, double, std::int64_
 
 template <typename W>
 HEARTH_INLINE W& in(Total& total) {
-  if constexpr (std::is_floating_point_v<W>) return total.real;
-  else return total.integer;
+  if constexpr (std::is_floating_point_v<W>)
+    return total.real;
+  else
+    return total.integer;
 }
 
 struct Sum {
@@ -77,27 +79,43 @@ struct Any {
 };
 
 template <typename R, typename T>
+HEARTH_INLINE Pack<T> combine_packs(Pack<T> a, Pack<T> b) {
+#if defined(__aarch64__)
+  if constexpr (std::is_same_v<T, float> && std::is_same_v<R, Largest>) return math::maximum(a, b);
+  if constexpr (std::is_same_v<T, float> && std::is_same_v<R, Smallest>) return math::minimum(a, b);
+#endif
+  return each_register<Pack<T>>(
+      [&](std::size_t i) HEARTH_LAMBDA { return R::template combine<Vector<T>>(a.part[i], b.part[i]); });
+}
+
+// Sums are kept short on every level (8 terms, then up to 8 such sums for the tiles that callers hand over),
+// so that rounding errors do not pile up.
+template <typename R, typename T>
 void reduce_row(const void* data, std::int64_t n, Total* total) {
+  using P = Pack<T>;
+  constexpr std::int64_t lanes = pack_lanes<T>, terms = 8;
   const T* x = static_cast<const T*>(data);
-  constexpr int lanes = 64 / sizeof(T);
-  typedef T Vector __attribute__((vector_size(64)));
-  typedef T Unaligned __attribute__((vector_size(64), aligned(alignof(T)), may_alias));
-  T rest = R::template neutral<T>();
+  P all(R::template neutral<T>());
   std::int64_t i = 0;
-  if (n >= 2 * lanes) {
-    Vector first = *reinterpret_cast<const Unaligned*>(x), second = *reinterpret_cast<const Unaligned*>(x + lanes);
-    for (i = 2 * lanes; i + 2 * lanes <= n; i += 2 * lanes) {
-      first = R::template combine<Vector>(first, *reinterpret_cast<const Unaligned*>(x + i));
-      second = R::template combine<Vector>(second, *reinterpret_cast<const Unaligned*>(x + i + lanes));
+  for (; i + 2 * terms * lanes <= n; i += 2 * terms * lanes) {
+    P first = load<P>(x + i), second = load<P>(x + i + lanes);
+    for (std::int64_t k = 2; k < 2 * terms; k += 2) {
+      first = combine_packs<R, T>(first, load<P>(x + i + k * lanes));
+      second = combine_packs<R, T>(second, load<P>(x + i + (k + 1) * lanes));
     }
-    first = R::template combine<Vector>(first, second);
-    for (int half = lanes / 2; half > 0; half /= 2)
-      for (int j = 0; j < half; ++j) first[j] = R::template combine<T>(first[j], first[j + half]);
-    rest = first[0];
+    all = combine_packs<R, T>(all, combine_packs<R, T>(first, second));
   }
-  for (; i < n; ++i) rest = R::template combine<T>(rest, x[i]);
+  P rest(R::template neutral<T>());
+  for (; i + lanes <= n; i += lanes) rest = combine_packs<R, T>(rest, load<P>(x + i));
+  T padded[lanes];
+  for (std::int64_t k = 0; k < lanes; ++k) padded[k] = i + k < n ? x[i + k] : R::template neutral<T>();
+  if (i < n) rest = combine_packs<R, T>(rest, load<P>(padded));
+  all = combine_packs<R, T>(all, rest);
+  store(padded, all);
+  for (std::int64_t half = lanes / 2; half > 0; half /= 2)
+    for (std::int64_t k = 0; k < half; ++k) padded[k] = R::template combine<T>(padded[k], padded[k + half]);
   Wide<T>& sum = in<Wide<T>>(*total);
-  sum = R::template combine<Wide<T>>(sum, static_cast<Wide<T>>(rest));
+  sum = R::template combine<Wide<T>>(sum, static_cast<Wide<T>>(padded[0]));
 }
 
 // Products of integers need all 64 bits from the start; so do long sums of i32.
@@ -109,11 +127,33 @@ void reduce_row_wide(const void* data, std::int64_t n, Total* total) {
   in<Wide<T>>(*total) = rest;
 }
 
+// Eight rows at a time, so that partial results are loaded and stored once for eight loads of elements.
 template <typename R, typename T, typename P>
-void reduce_columns(const void* data, std::int64_t rows, std::int64_t width, void* partial) {
+void reduce_columns(const void* data, std::int64_t rows, std::int64_t width, std::int64_t stride,
+                    void* partial) {
   const T* x = static_cast<const T*>(data);
   P* p = static_cast<P*>(partial);
-  for (std::int64_t r = 0; r < rows; ++r, x += width) {
+  if constexpr (std::is_same_v<T, P>) {
+    using V = Pack<T>;
+    for (; rows >= 8; rows -= 8, x += 8 * stride) {
+      std::int64_t j = 0;
+      for (; j + pack_lanes<T> <= width; j += pack_lanes<T>) {
+        const auto two = [&](int row) HEARTH_LAMBDA {
+          return combine_packs<R, T>(load<V>(x + j + row * stride), load<V>(x + j + (row + 1) * stride));
+        };
+        const V low = combine_packs<R, T>(two(0), two(2)), high = combine_packs<R, T>(two(4), two(6));
+        store(p + j, combine_packs<R, T>(load<V>(p + j), combine_packs<R, T>(low, high)));
+      }
+      for (; j < width; ++j) {
+        const auto two = [&](int row) HEARTH_LAMBDA {
+          return R::template combine<T>(x[j + row * stride], x[j + (row + 1) * stride]);
+        };
+        const T low = R::template combine<T>(two(0), two(2)), high = R::template combine<T>(two(4), two(6));
+        p[j] = R::template combine<T>(p[j], R::template combine<T>(low, high));
+      }
+    }
+  }
+  for (std::int64_t r = 0; r < rows; ++r, x += stride) {
 #pragma GCC ivdep
     for (std::int64_t j = 0; j < width; ++j) p[j] = R::template combine<P>(p[j], static_cast<P>(x[j]));
   }
