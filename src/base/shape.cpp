@@ -28,8 +28,8 @@ void check_shape(const Shape& shape, std::size_t element_bytes, const char* oper
   for (auto size : shape) {
     if (size == 0) continue;
     if (bytes > std::numeric_limits<std::int64_t>::max() / size)
-      throw ShapeError(fmt::format("[{}] {} has more bytes than 63 bits can count{}", operation, to_string(shape),
-                                   empty ? " (zero axes aside)" : ""));
+      throw ShapeError(fmt::format("[{}] {} has more bytes than 63 bits can count{}", operation,
+                                   to_string(shape), empty ? " (zero axes aside)" : ""));
     bytes *= size;
   }
 }
