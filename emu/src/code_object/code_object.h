@@ -11,6 +11,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 namespace hipemu {
@@ -72,6 +73,7 @@ struct GlobalVariable {
 struct Segment {
   uint64_t address = 0;  // virtual
   uint64_t memory_size = 0;
+  uint64_t alignment = 1;
   bool executable = false, writable = false;
   std::vector<std::byte> bytes;  // file part; the rest up to memory_size is zero
 };
@@ -81,6 +83,7 @@ struct Relocation {
   uint32_t type = 0;
   uint64_t value = 0;  // symbol value + addend, virtual
   uint32_t width = 8;
+  bool absolute = false;  // the value does not move with the code (a weak symbol that nobody defined)
 };
 
 struct CodeObject {
@@ -96,15 +99,20 @@ struct CodeObject {
 
 CodeObject parse_code_object(std::span<const std::byte> bytes);
 
+// The target of a code object, from its headers alone where possible. Throws CodeObjectError.
+std::string code_object_target(std::span<const std::byte> bytes);
+
 // What an image given to hipModuleLoadData or __hipRegisterFatBinary may be: a code object, a clang offload
-// bundle (plain or compressed). Returns the code object in it that runs on `processor` (e.g. "gfx1100"), or
-// throws CodeObjectError naming the targets that are there. `bytes` may be longer than the image (the size of
-// what a host program passes is not known): see image_size().
+// bundle (plain or compressed). Returns the code object in it that runs on `processor` (e.g. "gfx1100"; with features,
+// as in Chip::target, only code that suits them) best, or throws CodeObjectError naming the targets that are there.
+// `bytes` may be longer than the image (the size of what a host program passes is not known): see image_size().
 std::vector<std::byte> select_code_object(std::span<const std::byte> bytes, std::string_view processor);
 
 // The size that the headers of an image claim, for images whose length the caller does not know (module data
 // passed by pointer). Reads no more than `limit` bytes. Throws CodeObjectError.
 std::size_t image_size(const std::byte* image, std::size_t limit);
+
+class SourceLines;
 
 // A code object in memory: segments copied, relocations applied; entry and variable addresses are pointers.
 class LoadedCode {
@@ -127,6 +135,7 @@ class LoadedCode {
   uint64_t virtual_address(
       const void* in_image) const;  // what the disassembly of the file calls this address
 
+  // Runs a program the first time, and remembers. Safe to call from several threads.
   // "kernel.hip:12" when compiled with -g and a symbolizer is installed, else empty.
   std::string source_line(const void* instruction) const;
 
@@ -136,6 +145,9 @@ class LoadedCode {
   std::span<std::byte> image_;  // mapped memory
   std::span<const std::byte> code_;
   uint64_t lowest_address_ = 0;
+  std::unordered_map<std::string_view, const Kernel*> kernels_by_name_;
+  std::unordered_map<std::string_view, const GlobalVariable*> variables_by_name_;
+  std::unique_ptr<SourceLines> source_lines_;
 };
 
 }  // namespace hipemu
