@@ -22,8 +22,9 @@ static_assert(std::endian::native == std::endian::little, "code objects are litt
 // The part [offset, offset + size). Written so that no sum can wrap.
 inline Bytes slice(Bytes bytes, uint64_t offset, uint64_t size, std::string_view what) {
   if (offset > bytes.size() || size > bytes.size() - offset)
-    throw CodeObjectError(fmt::format("[code object] {}: {} bytes at offset {} are outside the {} bytes there are",
-                                      what, size, offset, bytes.size()));
+    throw CodeObjectError(
+        fmt::format("[code object] {}: {} bytes at offset {} are outside the {} bytes there are", what, size,
+                    offset, bytes.size()));
   return bytes.subspan(offset, size);
 }
 

@@ -16,8 +16,8 @@ namespace hipemu {
 namespace {
 
 constexpr uint64_t max_image_bytes = uint64_t(1) << 30;
-constexpr std::size_t max_segments = 64;              // linkers write four
-constexpr std::size_t max_name_bytes = 64u << 20;     // symbols may share one long name: bounds the copies
+constexpr std::size_t max_segments = 64;           // linkers write four
+constexpr std::size_t max_name_bytes = 64u << 20;  // symbols may share one long name: bounds the copies
 constexpr uint64_t max_alignment = uint64_t(1) << 21;
 
 [[noreturn]] void fail(const std::string& message) { throw CodeObjectError("[code object] " + message); }
@@ -72,7 +72,8 @@ class Parser {
     for (const elf::ProgramHeader& program : programs_) {
       if (program.type != elf::segment_load || program.memory_size == 0) continue;
       if (object_.segments.size() == max_segments) fail(fmt::format("more than {} segments", max_segments));
-      if (program.file_size > program.memory_size) fail("a segment has more bytes in the file than in memory");
+      if (program.file_size > program.memory_size)
+        fail("a segment has more bytes in the file than in memory");
       const uint64_t end = checked_sum(program.address, program.memory_size, "end of a segment");
       if (program.alignment > max_alignment || (program.alignment & (program.alignment - 1)))
         fail(fmt::format("a segment is aligned to {:#x} bytes", program.alignment));
@@ -85,7 +86,8 @@ class Parser {
       highest_ = std::max(highest_, end);
       // Before anything is copied: the segments do not overlap, so together they have no more than this.
       if (highest_ - lowest_ > max_image_bytes)
-        fail(fmt::format("{} bytes of memory are more than the {} allowed", highest_ - lowest_, max_image_bytes));
+        fail(fmt::format("{} bytes of memory are more than the {} allowed", highest_ - lowest_,
+                         max_image_bytes));
       Segment segment;
       segment.address = program.address;
       segment.memory_size = program.memory_size;
@@ -184,8 +186,8 @@ class Parser {
       fail("symbols do not have 24 bytes");
     const uint64_t count = symbol_count();
     const Bytes table = bytes_at(address, count * sizeof(elf::Symbol), "symbol table");
-    const Bytes strings = bytes_at(dynamic(elf::tag_string_table, 0), dynamic(elf::tag_string_bytes, 0),
-                                   "symbol names");
+    const Bytes strings =
+        bytes_at(dynamic(elf::tag_string_table, 0), dynamic(elf::tag_string_bytes, 0), "symbol names");
     const std::string_view names(reinterpret_cast<const char*>(strings.data()), strings.size());
     symbols_.reserve(count);
     for (uint64_t i = 0; i < count; ++i) {
@@ -210,7 +212,8 @@ class Parser {
         objects.emplace(entry.name, &entry.symbol);
     for (Kernel& kernel : kernels) {
       const auto entry = objects.find(kernel.symbol);
-      if (entry == objects.end()) fail(fmt::format("kernel {} has no descriptor {}", kernel.name, kernel.symbol));
+      if (entry == objects.end())
+        fail(fmt::format("kernel {} has no descriptor {}", kernel.name, kernel.symbol));
       read_descriptor(kernel, entry->second->value);
       kernel_symbols_.emplace(entry->first);
       object_.kernels.push_back(std::move(kernel));
@@ -229,10 +232,11 @@ class Parser {
     descriptor.rsrc2 = word(52);
     descriptor.properties = read<uint16_t>(bytes, 56, "kernel descriptor");
     descriptor.kernarg_preload = read<uint16_t>(bytes, 58, "kernel descriptor");
-    const KernelDescriptor& said = kernel.descriptor;
-    if (descriptor.kernarg_size != said.kernarg_size || descriptor.group_segment_size != said.group_segment_size ||
-        descriptor.private_segment_size != said.private_segment_size)
-      fail(fmt::format("kernel {}: descriptor and metadata differ about arguments, LDS or scratch", kernel.name));
+    // Assembly written by hand often leaves this field of the descriptor 0 and states the size in the
+    // metadata.
+    descriptor.kernarg_size = std::max(descriptor.kernarg_size, kernel.descriptor.kernarg_size);
+    if (descriptor.kernarg_size > max_kernarg_bytes)
+      fail(fmt::format("kernel {} takes {} bytes of arguments", kernel.name, descriptor.kernarg_size));
     kernel.descriptor = descriptor;
 
     const uint32_t wave = descriptor.wave32() ? 32 : 64;
@@ -244,10 +248,11 @@ class Parser {
     // The offset is signed and relative to the descriptor: two's complement addition wraps as meant.
     kernel.entry = address + read<uint64_t>(bytes, 16, "kernel descriptor");
     const Segment* segment = segment_of(kernel.entry, 4);
-    if (!segment || !segment->executable || kernel.entry - segment->address > segment->bytes.size())
+    if (!segment || !segment->executable || kernel.entry - segment->address + 4 > segment->bytes.size())
       fail(fmt::format("the entry of kernel {} at {:#x} is not in machine code", kernel.name, kernel.entry));
     if (kernel.entry % 256)
-      fail(fmt::format("the entry of kernel {} at {:#x} is not a multiple of 256", kernel.name, kernel.entry));
+      fail(
+          fmt::format("the entry of kernel {} at {:#x} is not a multiple of 256", kernel.name, kernel.entry));
   }
 
   void read_variables() {

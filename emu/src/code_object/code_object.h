@@ -103,9 +103,10 @@ CodeObject parse_code_object(std::span<const std::byte> bytes);
 std::string code_object_target(std::span<const std::byte> bytes);
 
 // What an image given to hipModuleLoadData or __hipRegisterFatBinary may be: a code object, a clang offload
-// bundle (plain or compressed). Returns the code object in it that runs on `processor` (e.g. "gfx1100"; with features,
-// as in Chip::target, only code that suits them) best, or throws CodeObjectError naming the targets that are there.
-// `bytes` may be longer than the image (the size of what a host program passes is not known): see image_size().
+// bundle (plain or compressed). Returns the code object in it that runs on `processor` (e.g. "gfx1100"; with
+// features, as in Chip::target, only code that suits them) best, or throws CodeObjectError naming the targets
+// that are there. `bytes` may be longer than the image (the size of what a host program passes is not known):
+// see image_size().
 std::vector<std::byte> select_code_object(std::span<const std::byte> bytes, std::string_view processor);
 
 // The size that the headers of an image claim, for images whose length the caller does not know (module data
@@ -142,7 +143,8 @@ class LoadedCode {
  private:
   CodeObject object_;
   std::vector<std::byte> file_;
-  std::span<std::byte> image_;  // mapped memory
+  std::span<std::byte> mapping_;  // with the pages around the image
+  std::span<std::byte> image_;
   std::span<const std::byte> code_;
   uint64_t lowest_address_ = 0;
   std::unordered_map<std::string_view, const Kernel*> kernels_by_name_;

@@ -5,7 +5,12 @@
 
 namespace hipemu::elf {
 
-bool is_elf(Bytes file) { return file.size() >= 4 && std::memcmp(file.data(), "\x7f" "ELF", 4) == 0; }
+bool is_elf(Bytes file) {
+  return file.size() >= 4 && std::memcmp(file.data(),
+                                         "\x7f"
+                                         "ELF",
+                                         4) == 0;
+}
 
 Header read_header(Bytes file) {
   if (!is_elf(file)) throw CodeObjectError("[code object] not an ELF file");

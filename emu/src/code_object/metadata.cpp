@@ -12,8 +12,6 @@ using nlohmann::json;
 // Real notes nest five levels deep. The JSON library reads recursively, so the depth decides about its stack.
 constexpr int max_depth = 16;
 constexpr std::size_t max_note_bytes = std::size_t(64) << 20;
-// The hardware has no limit for arguments, but nobody passes a megabyte of them; it bounds what a launch copies.
-constexpr uint32_t max_kernarg_bytes = 1u << 20;
 
 [[noreturn]] void fail(const std::string& message) {
   throw CodeObjectError("[code object] metadata: " + message);
@@ -99,8 +97,9 @@ KernelArgument decode_argument(const json& map, const Kernel& kernel) {
   if (argument.kind.empty()) fail(fmt::format("an argument of kernel {} has no .value_kind", kernel.name));
   const uint32_t limit = kernel.descriptor.kernarg_size;
   if (argument.offset > limit || argument.size > limit - argument.offset)
-    fail(fmt::format("argument of kernel {} at offset {} with {} bytes is outside the argument block of {} bytes",
-                     kernel.name, argument.offset, argument.size, limit));
+    fail(fmt::format(
+        "argument of kernel {} at offset {} with {} bytes is outside the argument block of {} bytes",
+        kernel.name, argument.offset, argument.size, limit));
   return argument;
 }
 
@@ -126,11 +125,13 @@ Kernel decode_kernel(const json& map) {
   kernel.vgpr_spills = number(map, ".vgpr_spill_count", 0);
   kernel.max_flat_workgroup_size = number(map, ".max_flat_workgroup_size", 1024);
   kernel.uses_dynamic_stack = truth(map, ".uses_dynamic_stack");
-  for (const json& argument : list(map, ".args")) kernel.arguments.push_back(decode_argument(argument, kernel));
+  for (const json& argument : list(map, ".args"))
+    kernel.arguments.push_back(decode_argument(argument, kernel));
   return kernel;
 }
 
-// "amdgcn-amd-amdhsa--gfx90a:xnack-" without its triple. The processor itself may hold dashes (gfx11-generic).
+// "amdgcn-amd-amdhsa--gfx90a:xnack-" without its triple. The processor itself may hold dashes
+// (gfx11-generic).
 std::string target_of_triple(std::string_view triple) {
   for (int part = 0; part < 4; ++part) {
     const std::size_t dash = triple.find('-');

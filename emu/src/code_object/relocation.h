@@ -16,14 +16,17 @@ constexpr uint32_t width(uint32_t type) {
   switch (type) {
     case abs64:
     case rel64:
-    case relative64: return 8;
+    case relative64:
+      return 8;
     case abs32_lo:
     case abs32_hi:
     case rel32:
     case abs32:
     case rel32_lo:
-    case rel32_hi: return 4;
-    default: return 0;
+    case rel32_hi:
+      return 4;
+    default:
+      return 0;
   }
 }
 
@@ -33,12 +36,16 @@ constexpr uint64_t result(const Relocation& entry, uint64_t bias) {
   const uint64_t target = entry.value + (entry.absolute ? 0 : bias);
   const uint64_t distance = target - (entry.address + bias);
   switch (entry.type) {
-    case abs32_hi: return target >> 32;
+    case abs32_hi:
+      return target >> 32;
     case rel32:
     case rel64:
-    case rel32_lo: return distance;
-    case rel32_hi: return distance >> 32;
-    default: return target;
+    case rel32_lo:
+      return distance;
+    case rel32_hi:
+      return distance >> 32;
+    default:
+      return target;
   }
 }
 

@@ -73,8 +73,8 @@ std::string TargetId::text() const {
 
 TargetId parse_target_id(std::string_view text) {
   const auto malformed = [&] {
-    return CodeObjectError(fmt::format("[code object] \"{}\" is not a target id such as gfx90a:xnack-",
-                                       text.substr(0, 80)));
+    return CodeObjectError(
+        fmt::format("[code object] \"{}\" is not a target id such as gfx90a:xnack-", text.substr(0, 80)));
   };
   TargetId id;
   std::size_t end = std::min(text.find(':'), text.size());
@@ -108,7 +108,8 @@ std::string_view processor_of_flags(uint32_t flags) {
 std::optional<TargetId> target_of_flags(uint32_t flags) {
   const std::string_view processor = processor_of_flags(flags);
   if (processor.empty()) return std::nullopt;
-  return TargetId{std::string(processor), feature_of_bits((flags >> 10) & 3), feature_of_bits((flags >> 8) & 3)};
+  return TargetId{std::string(processor), feature_of_bits((flags >> 10) & 3),
+                  feature_of_bits((flags >> 8) & 3)};
 }
 
 bool is_generic(std::string_view processor) { return processor.ends_with("-generic"); }
