@@ -1,0 +1,27 @@
+// All rows of this variant.
+#include "exec/semantics/build.h"
+
+namespace hipemu::HIPEMU_VARIANT {
+
+std::vector<Semantics> all_rows() {
+  Rows rows;
+  add_scalar_alu(rows);
+  add_control(rows);
+  add_vector_float(rows);
+  add_vector_integer(rows);
+  add_vector_conversions(rows);
+  add_vector_compares(rows);
+  add_vector_packed(rows);
+  add_vector_lanes(rows);
+  add_vector_dot(rows);
+  add_scalar_memory(rows);
+  add_global_memory(rows);
+  add_global_atomics(rows);
+  add_buffer_memory(rows);
+  add_lds(rows);
+  add_wmma(rows);
+  add_mfma(rows);
+  return rows;
+}
+
+}  // namespace hipemu::HIPEMU_VARIANT
