@@ -20,9 +20,10 @@ inline void set_apertures(Wave& wave) {
   wave.set_scalar64(scalar::private_limit, static_cast<uint64_t>(private_aperture) << 32 | 0xffffffffu);
 }
 
-// The buffer descriptor (private_segment_buffer, s[0:3] of gfx90a and gfx1030) through which a wave reaches its
-// scratch. Swizzled: four bytes of each lane in turn. The register with the wave's offset into scratch must be
-// 0. Buffer instructions that find this base with swizzling and the lane's number added go to Wave::scratch.
+// The buffer descriptor (private_segment_buffer, s[0:3] of gfx90a and gfx1030) through which a wave reaches
+// its scratch. Swizzled: four bytes of each lane in turn. The register with the wave's offset into scratch
+// must be 0. Buffer instructions that find this base with swizzling and the lane's number added go to
+// Wave::scratch.
 inline std::array<uint32_t, 4> scratch_descriptor(const Wave& wave) {
   const uint64_t base = reinterpret_cast<uint64_t>(wave.scratch);
   const uint32_t index_stride = wave.lanes == 64 ? 3 : 2;

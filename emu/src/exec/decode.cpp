@@ -183,7 +183,7 @@ void fill_permutation(const Instruction& instruction, int wave_size, LanePermuta
 
 void read_dpp(const Instruction& instruction, int wave_size, Operation& op) {
   if (instruction.encoding != Encoding::dpp && instruction.encoding != Encoding::e64_dpp) return;
-  auto permutation = std::make_unique<LanePermutation>();
+  auto permutation = std::make_shared<LanePermutation>();
   fill_permutation(instruction, wave_size, *permutation);
   const auto row_mask = instruction.number("row_mask", 0xf), bank_mask = instruction.number("bank_mask", 0xf);
   permutation->write_mask = 0;
@@ -248,6 +248,10 @@ void read_generic(const Instruction& instruction, const Chip& chip, int wave_siz
   const auto& operands = instruction.operands;
   for (const ValueType type : row.destinations) {
     if (type == ValueType::none) break;
+    if (type == ValueType::mask && next == 0 && operands.size() == 2) {  // v_cmpx from gfx10 on: EXEC only
+      op.destination[op.destination_count++] = {From::scalar, scalar::exec};
+      continue;
+    }
     if (next >= operands.size()) throw std::invalid_argument("too few operands");
     if (operands[next].half == Half::high) op.destination_part = Part::high_word;
     op.destination[op.destination_count++] = read_destination(operands[next++], type);
@@ -344,6 +348,7 @@ std::unique_ptr<Operation> decode(const Instruction& instruction, const Chip& ch
       op->semantics->prepare(instruction, chip, *op);
     else
       read_generic(instruction, chip, wave_size, *op);
+    if (op->semantics->refine != nullptr) op->semantics->refine(instruction, chip, *op);
   } catch (const std::invalid_argument& problem) {
     throw UnknownInstruction(fmt::format("{}: {}", instruction.text, problem.what()));
   }

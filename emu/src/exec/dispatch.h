@@ -42,10 +42,11 @@ struct Dispatch {
   uint64_t instruction_limit = 0;  // per wave
   bool tracing = false;
 
-  // Cooperative launches: how many waves wait at the barrier of the whole grid, and how often it has opened.
+  // Cooperative launches: how many workgroups wait at the barrier of the whole grid, and how often it has
+  // opened.
   std::atomic<uint64_t> grid_barrier_waiting{0};
   std::atomic<uint64_t> grid_barrier_epoch{0};
-  uint64_t grid_waves = 0;
+  uint64_t grid_groups = 0;
 
   std::atomic<bool> failed{false};  // a fault was found: everyone stops
 };

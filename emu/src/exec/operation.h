@@ -48,6 +48,8 @@ struct Semantics {
   // For instructions whose text has a form of its own (memory, branches). Runs after the generic reading of
   // operands is skipped; throws std::invalid_argument when the text cannot be understood.
   void (*prepare)(const Instruction&, const Chip&, Operation&) = nullptr;
+  // Runs after the generic reading of operands, for instructions whose modifiers mean something of their own.
+  void (*refine)(const Instruction&, const Chip&, Operation&) = nullptr;
 };
 
 enum class From : uint8_t { nothing, vector, scalar, constant };
@@ -104,8 +106,8 @@ struct Operation {
   int64_t immediate = 0;
   uint64_t target = 0;  // of a branch, in bytes from the end of the instruction
 
-  std::unique_ptr<Operation> second;  // of a dual-issue pair
-  std::unique_ptr<LanePermutation> owned_permutation;
+  std::shared_ptr<const Operation> second;  // of a dual-issue pair
+  std::shared_ptr<const LanePermutation> owned_permutation;
   Instruction instruction;  // for reports and traces
 };
 

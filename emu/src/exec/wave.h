@@ -42,6 +42,10 @@ struct Wave {
   const Operation* operation = nullptr;  // being executed, for reports
   uint64_t operation_pc = 0;
   uint64_t instructions = 0;  // executed so far
+  uint64_t grid_epoch = 0;    // of the grid barrier it waits for
+  // gfx9's indexing mode (s_set_gpr_idx_on): which operands of vector instructions are moved by M0. Bits 0 to
+  // 2 sources, bit 3 the destination.
+  uint8_t index_mode = 0;
   Workgroup* group = nullptr;
   Dispatch* dispatch = nullptr;
 

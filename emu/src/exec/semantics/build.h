@@ -205,6 +205,13 @@ inline Semantics custom(std::string_view name, Unit unit, Execute wave32, Execut
 void add_scalar_alu(Rows& rows);
 void add_control(Rows& rows);
 void add_vector_float(Rows& rows);
+void add_vector_min_max(Rows& rows);
+void add_vector_transcendental(Rows& rows);
+void add_vector_division(Rows& rows);
+void add_vector_bits(Rows& rows);
+void add_vector_fp8(Rows& rows);
+void add_vector_mixed(Rows& rows);
+void add_scalar_float(Rows& rows);
 void add_vector_integer(Rows& rows);
 void add_vector_conversions(Rows& rows);
 void add_vector_compares(Rows& rows);

@@ -255,6 +255,48 @@ void run_denorm_mode(Wave& wave, const Operation& op) {
   wave.mode = (wave.mode & ~0xf0u) | (static_cast<uint32_t>(op.immediate) & 0xf) << 4;
 }
 
+// --- Indexing mode of gfx9 ---
+
+// gpr_idx(SRC0,DST) or a number.
+uint8_t parse_index_mode(const TextOperand& operand) {
+  if (operand.kind == TextOperand::Kind::integer || operand.kind == TextOperand::Kind::literal)
+    return static_cast<uint8_t>(operand.integer & 15);
+  uint8_t mode = 0;
+  if (operand.text.find("SRC0") != std::string::npos) mode |= 1;
+  if (operand.text.find("SRC1") != std::string::npos) mode |= 2;
+  if (operand.text.find("SRC2") != std::string::npos) mode |= 4;
+  if (operand.text.find("DST") != std::string::npos) mode |= 8;
+  return mode;
+}
+
+void prepare_index_on(const Instruction& instruction, const Chip&, Operation& op) {
+  if (instruction.operands.size() != 2) throw std::invalid_argument("two operands expected");
+  const TextOperand& index = instruction.operands[0];
+  if (index.kind == TextOperand::Kind::scalar)
+    op.source[0] = {.from = From::scalar, .index = index.index};
+  else
+    op.source[0] = {.from = From::constant, .bits = static_cast<uint32_t>(index.integer)};
+  op.immediate = parse_index_mode(instruction.operands[1]);
+}
+
+void set_index(Wave& wave, const Operation& op) {
+  const uint32_t index = read_scalar_source<uint32_t>(wave, op.source[0]) & 0xff;
+  wave.scalars[scalar::m0] = (wave.scalars[scalar::m0] & ~0xffu) | index;
+}
+void run_index_on(Wave& wave, const Operation& op) {
+  set_index(wave, op);
+  wave.scalars[scalar::m0] = (wave.scalars[scalar::m0] & ~0xf000u) | static_cast<uint32_t>(op.immediate)
+                                                                         << 12;
+  wave.index_mode = static_cast<uint8_t>(op.immediate);
+}
+void run_index_off(Wave& wave, const Operation&) { wave.index_mode = 0; }
+
+void prepare_index_mode(const Instruction& instruction, const Chip&, Operation& op) {
+  if (instruction.operands.size() != 1) throw std::invalid_argument("one operand expected");
+  op.immediate = parse_index_mode(instruction.operands[0]);
+}
+void run_index_mode(Wave& wave, const Operation& op) { wave.index_mode = static_cast<uint8_t>(op.immediate); }
+
 }  // namespace
 
 void add_control(Rows& rows) {
@@ -278,6 +320,11 @@ void add_control(Rows& rows) {
     rows.push_back(custom(name, Unit::scalar, run_setreg, run_setreg, prepare_setreg));
   rows.push_back(custom("s_round_mode", Unit::other, run_round_mode, run_round_mode, prepare_number));
   rows.push_back(custom("s_denorm_mode", Unit::other, run_denorm_mode, run_denorm_mode, prepare_number));
+  rows.push_back(custom("s_set_gpr_idx_on", Unit::scalar, run_index_on, run_index_on, prepare_index_on));
+  rows.push_back(custom("s_set_gpr_idx_off", Unit::scalar, run_index_off, run_index_off, prepare_nothing));
+  rows.push_back(
+      custom("s_set_gpr_idx_mode", Unit::scalar, run_index_mode, run_index_mode, prepare_index_mode));
+  rows.push_back(jump("s_set_gpr_idx_idx", set_index, ValueType::none, ValueType::u32));
   // Order in the pipeline, caches of code and power: nothing to do, because every instruction here is
   // complete when the next one begins.
   for (const std::string_view name : {"s_nop",

@@ -8,6 +8,13 @@ std::vector<Semantics> all_rows() {
   add_scalar_alu(rows);
   add_control(rows);
   add_vector_float(rows);
+  add_vector_min_max(rows);
+  add_vector_transcendental(rows);
+  add_vector_division(rows);
+  add_vector_bits(rows);
+  add_vector_fp8(rows);
+  add_vector_mixed(rows);
+  add_scalar_float(rows);
   add_vector_integer(rows);
   add_vector_conversions(rows);
   add_vector_compares(rows);
