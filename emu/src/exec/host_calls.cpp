@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cinttypes>
@@ -48,10 +49,10 @@ constexpr uint32_t service_printf = 2;
 
 struct Buffer {
   // The layout that the device library knows.
-  PacketHeader* headers;
-  Payload* payloads;
-  Signal* doorbell;
-  uint64_t free_stack, ready_stack;
+  PacketHeader* headers = nullptr;
+  Payload* payloads = nullptr;
+  Signal* doorbell = nullptr;
+  uint64_t free_stack = packet_count, ready_stack = 0;
   uint64_t mask = index_mask;
   uint64_t device = 0;
   // What they point to.
@@ -60,12 +61,13 @@ struct Buffer {
   Signal signal;
   uint64_t mailbox = 0;
 
-  Buffer() : headers(header_storage.data()), payloads(payload_storage.data()), doorbell(&signal) {
+  Buffer() {
+    headers = header_storage.data();
+    payloads = payload_storage.data();
+    doorbell = &signal;
     // An index also carries a tag in its upper bits, so that zero can mean "empty".
     for (uint64_t i = 0; i < packet_count; ++i)
       header_storage[i].next = i + 1 < packet_count ? (i + 1) | packet_count : 0;
-    free_stack = packet_count;
-    ready_stack = 0;
     signal.mailbox = reinterpret_cast<uint64_t>(&mailbox);
   }
 };

@@ -17,22 +17,12 @@ void set_pair(Wave& wave, uint32_t& next, uint64_t value) {
   next += 2;
 }
 
-// The buffer descriptor through which gfx9 and gfx10 without architected scratch address it: swizzled, thread
-// id added.
-void set_scratch_descriptor(Wave& wave, uint32_t& next) {
-  const uint64_t base = reinterpret_cast<uint64_t>(wave.scratch);
-  constexpr uint32_t swizzle_enable = 1u << 31, add_thread_id = 1u << 23;
-  wave.scalars[next++] = static_cast<uint32_t>(base);
-  wave.scalars[next++] = static_cast<uint32_t>(base >> 32) | swizzle_enable;
-  wave.scalars[next++] = ~0u;
-  wave.scalars[next++] = add_thread_id;
-}
-
 void set_user_registers(Wave& wave, const Dispatch& dispatch) {
   const KernelDescriptor& descriptor = dispatch.launch->kernel->descriptor;
   uint32_t next = 0;
   const auto has = [&](int bit) { return (descriptor.properties >> bit & 1) != 0; };
-  if (has(0)) set_scratch_descriptor(wave, next);
+  if (has(0))
+    for (const uint32_t word : scratch_descriptor(wave)) wave.scalars[next++] = word;
   if (has(1)) set_pair(wave, next, reinterpret_cast<uint64_t>(dispatch.packet));
   if (has(2)) set_pair(wave, next, reinterpret_cast<uint64_t>(dispatch.packet + 64));
   if (has(3)) set_pair(wave, next, reinterpret_cast<uint64_t>(dispatch.kernarg));
@@ -108,11 +98,7 @@ void begin_wave(Wave& wave, Workgroup& group, Dispatch& dispatch, int number, ui
   const uint32_t present = std::min<uint32_t>(static_cast<uint32_t>(lanes), threads - first);
   wave.initial_exec = present == 64 ? ~0ull : (1ull << present) - 1;
   wave.set_mask(scalar::exec, wave.initial_exec);
-  const auto set_wide = [&](uint32_t index, uint64_t value) { wave.set_scalar64(index, value); };
-  set_wide(scalar::shared_base, shared_aperture);
-  set_wide(scalar::shared_limit, shared_aperture + aperture_size - 1);
-  set_wide(scalar::private_base, private_aperture);
-  set_wide(scalar::private_limit, private_aperture + aperture_size - 1);
+  set_apertures(wave);
   set_user_registers(wave, dispatch);
   set_workgroup_numbers(wave, dispatch, group);
   set_thread_numbers(wave, dispatch);

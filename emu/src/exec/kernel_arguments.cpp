@@ -1,8 +1,10 @@
 // Hidden arguments as code object versions 4 to 6 define them: the metadata lists which there are and where.
 #include "exec/kernel_arguments.h"
 
+#include <algorithm>
 #include <cstring>
 #include <mutex>
+#include <new>
 #include <string_view>
 #include <vector>
 
@@ -58,8 +60,8 @@ uint64_t hidden_value(const Launch& launch, std::string_view kind, uint32_t lds_
     return launch.grid[2] * launch.block[2] > 1 ? 3 : launch.grid[1] * launch.block[1] > 1 ? 2 : 1;
   if (kind == "hidden_dynamic_lds_size") return lds_bytes;
   if (kind == "hidden_hostcall_buffer") return host_call_buffer();
-  if (kind == "hidden_private_base") return private_aperture >> 32;
-  if (kind == "hidden_shared_base") return shared_aperture >> 32;
+  if (kind == "hidden_private_base") return private_aperture;
+  if (kind == "hidden_shared_base") return shared_aperture;
   if (kind == "hidden_queue_ptr") return reinterpret_cast<uint64_t>(queue);
   // Remainders and offsets of the grid are zero in HIP; there is no device-side queue or heap.
   return 0;
@@ -104,8 +106,8 @@ KernelArguments::KernelArguments(const Launch& launch, uint32_t lds_bytes, uint3
   put<uint64_t>(at + 32, kernel.entry);
   put<uint64_t>(at + 40, reinterpret_cast<uint64_t>(block_));
   // What old code reads from the queue: the apertures of LDS and scratch.
-  put<uint32_t>(queue() + 64, static_cast<uint32_t>(shared_aperture >> 32));
-  put<uint32_t>(queue() + 68, static_cast<uint32_t>(private_aperture >> 32));
+  put<uint32_t>(queue() + 64, shared_aperture);
+  put<uint32_t>(queue() + 68, private_aperture);
 }
 
 KernelArguments::~KernelArguments() {
