@@ -68,7 +68,14 @@ struct Progress {
   std::mutex mutex;
   std::optional<Fault> fault;
   Statistics statistics;
+  std::atomic<uint64_t> instructions{0};
 };
+
+void count_instructions(const Workgroup& group, Progress& progress) {
+  uint64_t sum = 0;
+  for (const Wave& wave : group.waves) sum += wave.instructions;
+  progress.instructions.fetch_add(sum, std::memory_order_relaxed);
+}
 
 void record_fault(Progress& progress, Dispatch& dispatch, const KernelFault& fault, const Wave* culprit) {
   const std::lock_guard lock(progress.mutex);
@@ -91,6 +98,7 @@ void run_share(Dispatch& dispatch, Progress& progress) {
     } catch (const KernelFault& fault) {
       record_fault(progress, dispatch, fault, culprit);
     }
+    count_instructions(group, progress);
   }
 }
 
@@ -105,6 +113,7 @@ void run_cooperative(Dispatch& dispatch, Progress& progress) {
   } catch (const KernelFault& fault) {
     record_fault(progress, dispatch, fault, culprit);
   }
+  for (const Workgroup& group : groups) count_instructions(group, progress);
 }
 
 void prepare(Dispatch& dispatch, const Launch& launch) {
@@ -129,7 +138,7 @@ void prepare(Dispatch& dispatch, const Launch& launch) {
 
 Statistics* statistics() { return current_statistics; }
 
-std::optional<Fault> run(const Launch& launch) {
+std::optional<Fault> run(const Launch& launch, uint64_t* wave_instructions) {
   Dispatch dispatch;
   prepare(dispatch, launch);
   const KernelArguments arguments(launch, dispatch.lds_size, dispatch.scratch_size);
@@ -156,6 +165,7 @@ std::optional<Fault> run(const Launch& launch) {
     }
   });
   if (counting) report_statistics(launch, dispatch.wave_size, progress.statistics);
+  if (wave_instructions != nullptr) *wave_instructions = progress.instructions;
   return progress.fault;
 }
 

@@ -45,7 +45,8 @@ struct Launch {
       arguments;  // explicit arguments, laid out as the metadata says; hidden ones are added here
 };
 
-// Blocks until the kernel has ended. Prints nothing. Safe to call from several threads at once.
-std::optional<Fault> run(const Launch& launch);
+// Blocks until the kernel has ended. Prints nothing. Safe to call from several threads at once. When
+// `wave_instructions` is given it receives how many were executed.
+std::optional<Fault> run(const Launch& launch, uint64_t* wave_instructions = nullptr);
 
 }  // namespace hipemu

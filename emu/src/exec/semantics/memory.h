@@ -4,7 +4,7 @@
 // lane and the lanes that are known to be in bounds. A body (load, store or atomic of some type) then moves the
 // data. Neither knows the other, so that each is written once:
 //
-//   rows.push_back(memory_row<prepare_load, each_global, load_body<LoadU8>>("global_load_ubyte", ...));
+//   rows.push_back(memory_row<Global, LoadValue<uint8_t>>("global_load_ubyte", unit, prepare_load));
 #pragma once
 
 #include <atomic>
@@ -62,8 +62,10 @@ template <int W>
 struct Body {
   uint32_t bytes;  // per lane
   AccessKind kind;
-  bool moves_rows;
+  bool moves_rows;  // between memory and vector registers
   void (*run)(Wave&, const Operation&, const Target<W>&);
+  uint8_t row_offset = 0;        // of loads: from the first destination register
+  uint8_t data = data_source;    // of stores: which source has the data
 };
 
 // The lowest and highest offset of the active lanes, and how they lie.
@@ -150,10 +152,10 @@ void load_half(Wave& wave, const Operation& op, const Target<W>& target) {
   });
 }
 
-// N registers.
-template <int W, int N>
+// N registers, after the first RowOffset of the destination.
+template <int W, int N, int RowOffset = 0>
 void load_dwords(Wave& wave, const Operation& op, const Target<W>& target) {
-  uint32_t* row = wave.row(op.destination[0].index);
+  uint32_t* row = wave.row(op.destination[0].index + RowOffset);
   const auto load_lane = [&](int i) {
     uint32_t values[N];
     std::memcpy(values, target.at(i), sizeof values);
@@ -183,9 +185,9 @@ void store_value(Wave& wave, const Operation& op, const Target<W>& target) {
   for_each_lane(target.mask, [&](int i) { store_bytes(target.at(i), static_cast<T>(row[i] >> shift)); });
 }
 
-template <int W, int N>
+template <int W, int N, int Data = data_source>
 void store_dwords(Wave& wave, const Operation& op, const Target<W>& target) {
-  const uint32_t* row = wave.row(op.source[data_source].index);
+  const uint32_t* row = wave.row(op.source[Data].index);
   for_each_lane(target.mask, [&](int i) {
     uint32_t values[N];
     for (int k = 0; k < N; ++k) values[k] = row[k * W + i];
@@ -284,13 +286,10 @@ Destination vector_destination(const Instruction& instruction, std::size_t index
 // Cache policy bits, offset, halves of registers.
 void read_memory_modifiers(const Instruction& instruction, Operation& op);
 
-// Names that differ between generations: an older and a newer one for the same row.
-struct MemoryName {
-  std::string_view suffix;
-};
+// A name put together, which lasts as long as the program: rows only refer to theirs.
+std::string_view lasting_name(std::string_view prefix, std::string_view rest);
 
 // Files that have no place in build.h.
-void add_scratch_memory(Rows& rows);
 void add_cache_control(Rows& rows);
 void add_lds_atomics(Rows& rows);
 void add_lds_lanes(Rows& rows);
