@@ -21,9 +21,9 @@ namespace memory_flag {
 constexpr uint32_t returns = 1;         // an atomic that returns what was there
 constexpr uint32_t synchronising = 2;   // made for an atomic or volatile access, by its cache bits
 constexpr uint32_t high_half = 4;       // 16-bit data in the upper half of the register
-constexpr uint32_t index_enabled = 8;   // buffers: idxen
-constexpr uint32_t offset_enabled = 16; // buffers: offen
-constexpr uint32_t generation_shift = 8;
+constexpr uint32_t index_enabled = 8;    // buffers: idxen
+constexpr uint32_t offset_enabled = 16;  // buffers: offen
+constexpr uint32_t to_lds = 32;          // buffers: lds
 }  // namespace memory_flag
 
 // Where prepare puts the operands.
@@ -111,6 +111,10 @@ template <class T>
 inline void store_bytes(std::byte* to, T value) {
   std::memcpy(to, &value, sizeof value);
 }
+
+// One dword per lane to LDS at M0 + offset + 4 * lane.
+template <int W>
+void store_lanes_to_lds(Wave& wave, const Operation& op, const Lanes<W>& values, uint64_t mask);
 
 // --- Loads ---
 
@@ -221,6 +225,22 @@ template <int N>
 struct StoreDwords {
   template <int W>
   static constexpr Body<W> body{4 * N, AccessKind::store, true, store_dwords<W, N>};
+};
+
+// What is loaded goes to LDS at M0 + offset + 4 * lane, extended to 32 bits.
+template <int W, class T>
+void load_to_lds(Wave& wave, const Operation& op, const Target<W>& target) {
+  using Wide = std::conditional_t<std::is_signed_v<T>, int32_t, uint32_t>;
+  Lanes<W> values{};
+  for_each_lane(target.mask, [&](int i) {
+    values.lane[i] = static_cast<uint32_t>(static_cast<Wide>(load_bytes<T>(target.at(i))));
+  });
+  store_lanes_to_lds<W>(wave, op, values, target.mask);
+}
+template <class T>
+struct LoadToLds {
+  template <int W>
+  static constexpr Body<W> body{sizeof(T), AccessKind::load, false, load_to_lds<W, T>};
 };
 
 // --- Addressings: call the body for each target that the operands come to ---
