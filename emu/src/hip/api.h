@@ -1,5 +1,5 @@
-// What every entry point of the library goes through: exceptions become HIP's error codes, and the last error of
-// the calling thread is kept.
+// What every entry point of the library goes through: exceptions become HIP's error codes, and the last error
+// of the calling thread is kept.
 #pragma once
 
 #include <exception>
@@ -24,20 +24,20 @@ inline void require(bool condition, hipError_t otherwise) {
 }
 // Dereferences a handle that was looked up, or a pointer that must not be null.
 template <class T>
-T&& require(T&& pointer, hipError_t otherwise)
-  requires(!std::is_same_v<std::remove_cvref_t<T>, bool>)
-{
+T&& require(T&& pointer, hipError_t otherwise) requires(!std::is_same_v<std::remove_cvref_t<T>, bool>) {
   if (!pointer) throw Failure(otherwise);
   return static_cast<T&&>(pointer);
 }
 
-// Keeps `error` as the thread's last error unless it is none (or "not ready", which is an answer). Returns it.
+// Keeps `error` as the thread's last error unless it is none (or "not ready", which is an answer). Returns
+// it.
 hipError_t keep_error(hipError_t error) noexcept;
 hipError_t translate_exception() noexcept;  // call inside a catch block
 const char* error_name(hipError_t error) noexcept;
 const char* error_text(hipError_t error) noexcept;
 
-// True from the moment the process begins to exit, and in a child after fork: nothing may be touched any more.
+// True from the moment the process begins to exit, and in a child after fork: nothing may be touched any
+// more.
 bool shutting_down() noexcept;
 
 template <class Body>

@@ -1,7 +1,7 @@
 // From the handles that a program holds to the objects behind them.
 //
-// A handle is a number, never an address, and is not given out twice: a handle that was destroyed, or never was
-// one, is recognised without reading through it.
+// A handle is a number, never an address, and is not given out twice: a handle that was destroyed, or never
+// was one, is recognised without reading through it.
 #pragma once
 
 #include <atomic>

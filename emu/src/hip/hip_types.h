@@ -433,7 +433,12 @@ enum hipDeviceP2PAttr : int {
 };
 
 enum hipLimit_t : int { hipLimitStackSize = 0, hipLimitPrintfFifoSize = 1, hipLimitMallocHeapSize = 2 };
-enum hipFuncCache_t : int { hipFuncCachePreferNone, hipFuncCachePreferShared, hipFuncCachePreferL1, hipFuncCachePreferEqual };
+enum hipFuncCache_t : int {
+  hipFuncCachePreferNone,
+  hipFuncCachePreferShared,
+  hipFuncCachePreferL1,
+  hipFuncCachePreferEqual
+};
 enum hipSharedMemConfig : int {
   hipSharedMemBankSizeDefault,
   hipSharedMemBankSizeFourByte,
