@@ -137,6 +137,25 @@ int exponent(T value) {
   return value == 0 ? 0 : result;
 }
 
+// a * b + c rounded to odd: rounding that to fewer bits gives the rounding of the exact value.
+inline double fma_to_odd(double a, double b, double c) {
+  const double product = a * b, product_error = std::fma(a, b, -product);
+  const double sum = product + c, from_c = sum - product;
+  const double error = (product - (sum - from_c)) + (c - from_c) + product_error;
+  const uint64_t bits = bits_of(sum);
+  const bool adjust = error != 0 && (bits & 1) == 0 && std::isfinite(sum) && error == error;
+  return std::bit_cast<double>(adjust ? bits + ((error > 0) == (sum > 0) ? 1 : ~0ull) : bits);
+}
+inline float to_odd_float(double value) {
+  const float nearest = static_cast<float>(value);
+  const double error = value - static_cast<double>(nearest);
+  const uint32_t bits = bits_of(nearest);
+  const bool adjust = error != 0 && (bits & 1) == 0 && std::isfinite(nearest) && error == error;
+  const bool away = nearest == 0 || (error > 0) == (nearest > 0);
+  const uint32_t sign = value < 0 ? 0x80000000u : 0u;
+  return std::bit_cast<float>(adjust ? (bits | sign) + (away ? 1u : ~0u) : bits);
+}
+
 // The hardware's f32 rcp, rsq, sqrt, exp and log know no subnormal numbers.
 inline float without_subnormals(float value) {
   return std::abs(value) < 0x1p-126f ? std::bit_cast<float>(bits_of(value) & 0x80000000u) : value;
