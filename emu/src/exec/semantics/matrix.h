@@ -6,9 +6,10 @@
 //   3. Multiply and add, in single precision (double for f64, 32-bit integers for integers).
 //   4. Write the rows to D, rounding once where D has 16 bits.
 //
-// Lanes hold A by rows and B by columns: lane l has row l % rows (of A) and the part of K that its group of lanes
-// stands for. A lane's n-th element of A meets the n-th element of B in the same group, so how the manual numbers K
-// inside a lane changes nothing but the order of the sum, which the hardware does not promise.
+// Lanes hold A by rows and B by columns: lane l has row l % rows (of A) and the part of K that its group of
+// lanes stands for. A lane's n-th element of A meets the n-th element of B in the same group, so how the
+// manual numbers K inside a lane changes nothing but the order of the sum, which the hardware does not
+// promise.
 #pragma once
 
 #include <fmt/format.h>
@@ -39,14 +40,19 @@ enum class Format : uint8_t {
 
 constexpr int bits_of(Format format) {
   switch (format) {
-    case Format::f64: return 64;
+    case Format::f64:
+      return 64;
     case Format::f32:
     case Format::xf32:
-    case Format::i32: return 32;
+    case Format::i32:
+      return 32;
     case Format::f16:
-    case Format::bf16: return 16;
-    case Format::iu4: return 4;
-    default: return 8;
+    case Format::bf16:
+      return 16;
+    case Format::iu4:
+      return 4;
+    default:
+      return 8;
   }
 }
 constexpr bool is_integer(Format format) { return format >= Format::i32; }
@@ -70,9 +76,9 @@ struct Shape {
   constexpr int a_lanes() const { return rows * blocks * a_groups; }
   constexpr int b_lanes() const { return columns * blocks * b_groups; }
   constexpr int result_registers() const {
-    const int bits = result == Format::f64                                               ? 64
+    const int bits = result == Format::f64                                    ? 64
                      : bits_of(result) == 16 && order == RowOrder::wmma_gfx12 ? 16
-                                                                                         : 32;
+                                                                              : 32;
     return rows * columns * blocks * bits / 32 / wave;
   }
 };
@@ -86,12 +92,14 @@ struct RowPlace {
 template <Shape S>
 constexpr RowPlace row_place(int b, int i) {
   switch (S.order) {
-    case RowOrder::wmma_gfx11: return {i / (S.wave / 16), 16 * (i % (S.wave / 16))};
+    case RowOrder::wmma_gfx11:
+      return {i / (S.wave / 16), 16 * (i % (S.wave / 16))};
     case RowOrder::wmma_gfx12:
       if (S.wave == 32) return {i % 8, 16 * (i / 8)};
       return {i % 4, 32 * (i / 4 % 2) + 16 * (i / 8)};
     default: {
-      // Strips of four rows (one of f64) fill the lanes, those of the blocks that share a register side by side.
+      // Strips of four rows (one of f64) fill the lanes, those of the blocks that share a register side by
+      // side.
       const int height = S.result == Format::f64 ? 1 : 4;
       const int strips = 64 / S.columns;
       const int sharing = std::max(1, 64 * height / (S.rows * S.columns));
@@ -101,8 +109,8 @@ constexpr RowPlace row_place(int b, int i) {
   }
 }
 
-// Lane of the first of the b_groups that hold row k of B. One instruction (16x16x32 iu4, sparse, wave64) has A in half
-// of the lanes only, and there the groups of B are interleaved.
+// Lane of the first of the b_groups that hold row k of B. One instruction (16x16x32 iu4, sparse, wave64) has
+// A in half of the lanes only, and there the groups of B are interleaved.
 template <Shape S>
 constexpr int b_group_lane(int group) {
   if (S.a_groups != S.b_groups) return 32 * (group % 2) + 16 * (group / 2);
@@ -127,11 +135,12 @@ struct MatrixFlags {
 
 template <Format F>
 struct FormatTraits {
-  using Value = std::conditional_t<F == Format::f64, double, std::conditional_t<is_integer(F), int32_t, float>>;
+  using Value =
+      std::conditional_t<F == Format::f64, double, std::conditional_t<is_integer(F), int32_t, float>>;
 };
 
-// The bits of an element, at the bottom of a dword, as a number. `sign` is the sign bit of a signed integer, 0 of
-// others.
+// The bits of an element, at the bottom of a dword, as a number. `sign` is the sign bit of a signed integer,
+// 0 of others.
 template <Format F>
 inline typename FormatTraits<F>::Value element_value(uint32_t bits, [[maybe_unused]] uint32_t sign) {
   if constexpr (F == Format::f32 || F == Format::i32) {
@@ -148,7 +157,8 @@ inline typename FormatTraits<F>::Value element_value(uint32_t bits, [[maybe_unus
     const uint32_t value = bits & (F == Format::iu8 ? 0xffu : 0xfu);
     return static_cast<int32_t>((value ^ sign) - sign);
   } else {
-    // The exponent and mantissa under the exponent of f32, then its bias put right: right for subnormals, too.
+    // The exponent and mantissa under the exponent of f32, then its bias put right: right for subnormals,
+    // too.
     constexpr bool three_mantissa_bits = F == Format::fp8 || F == Format::fp8_fnuz;
     constexpr float bias = F == Format::fp8 ? 0x1p120f : F == Format::fp8_fnuz ? 0x1p119f : 0x1p111f;
     const uint32_t magnitude = bits & 0x7fu;
@@ -166,8 +176,8 @@ constexpr bool has_fast_fma = true;
 constexpr bool has_fast_fma = false;
 #endif
 
-// Products of f32 and f64 are not rounded before the sum. Those of narrower floats are exact anyway (but for the
-// ends of bf16's range).
+// Products of f32 and f64 are not rounded before the sum. Those of narrower floats are exact anyway (but for
+// the ends of bf16's range).
 template <Format F, class T>
 inline T multiply_add(T a, T b, T c) {
   if constexpr (is_integer(F))
@@ -251,7 +261,8 @@ inline void read_row(Wave& wave, const Operation& op, MatrixFlags flags, int b, 
     constexpr bool packed = halves && S.order == RowOrder::wmma_gfx12;
     uint32_t bits[S.columns];
     if (source.from == From::vector) {
-      const uint32_t* registers = wave.row(source.index + (packed ? place.slot / 2 : place.slot)) + place.lane;
+      const uint32_t* registers =
+          wave.row(source.index + (packed ? place.slot / 2 : place.slot)) + place.lane;
       const int shift = halves && (packed ? place.slot % 2 != 0 : flags.high_half()) ? 16 : 0;
       for (int j = 0; j < S.columns; ++j) bits[j] = registers[j] >> shift;
     } else {
@@ -270,7 +281,8 @@ inline void read_row(Wave& wave, const Operation& op, MatrixFlags flags, int b, 
 }
 
 template <Shape S, class Sum>
-inline void write_row_of_result(Wave& wave, const Operation& op, MatrixFlags flags, int b, int i, const Sum* row) {
+inline void write_row_of_result(Wave& wave, const Operation& op, MatrixFlags flags, int b, int i,
+                                const Sum* row) {
   const uint32_t first = op.destination[0].index;
   const RowPlace place = row_place<S>(b, i);
   if constexpr (S.result == Format::f64) {
@@ -302,51 +314,61 @@ inline void write_row_of_result(Wave& wave, const Operation& op, MatrixFlags fla
 
 // --- The instruction ---
 
-// How many rows are summed at a time: as many as the host's registers hold.
+// How many rows are summed at a time: as many as the host's registers hold. Rows of a sparse A share nothing.
 template <Shape S>
 constexpr int rows_at_once() {
+  if (S.sparse) return 1;
   return std::min(S.rows, std::max(1, 64 / S.columns / (S.result == Format::f64 ? 2 : 1)));
 }
 
-// A sparse A names the row of B for each of its elements.
-template <Shape S>
-inline int chosen_element(const uint32_t* index, int lane, int e) {
-  if constexpr (S.sparse) return 4 * (e / 2) + static_cast<int>(index[lane] >> 2 * e & 3);
-  return e;
-}
-
-// Which row of C meets which numbers: sum += A's row times B, for `count` rows from `first` on in block b.
+// Step 3: sum += A * B, for the rows from `first` on.
 template <Shape S, class T, int AElements, int ALanes, int BElements, int BLanes>
 inline void multiply_rows(const Fragment<T, AElements, ALanes>& a, const Fragment<T, BElements, BLanes>& b,
-                          const uint32_t* index, int a_block, int b_block, int first,
-                          T (&sum)[rows_at_once<S>()][S.columns]) {
+                          int a_block, int b_block, int first, T (&sum)[rows_at_once<S>()][S.columns]) {
   constexpr int count = rows_at_once<S>();
   for (int group = 0; group < S.a_groups; ++group) {
     const int a_lane = S.rows * (a_block + S.blocks * group) + first;
     for (int e = 0; e < AElements; ++e) {
-      if constexpr (S.sparse) {
-        for (int i = 0; i < count; ++i) {
-          const int k = chosen_element<S>(index, a_lane + i, e) + group * (S.depth / S.a_groups);
-          const T* row = &b.element[k % BElements][b_group_lane<S>(k / BElements)];
-          const T factor = a.element[e][a_lane + i];
-          for (int j = 0; j < S.columns; ++j) sum[i][j] = multiply_add<S.a>(factor, row[j], sum[i][j]);
-        }
-      } else {
-        const T* row = &b.element[e][S.columns * (b_block + S.blocks * group)];
+      const T* row = &b.element[e][S.columns * (b_block + S.blocks * group)];
 #pragma GCC unroll 16
-        for (int i = 0; i < count; ++i) {
-          const T factor = a.element[e][a_lane + i];
-          for (int j = 0; j < S.columns; ++j) sum[i][j] = multiply_add<S.a>(factor, row[j], sum[i][j]);
-        }
+      for (int i = 0; i < count; ++i) {
+        const T factor = a.element[e][a_lane + i];
+        for (int j = 0; j < S.columns; ++j) sum[i][j] = multiply_add<S.a>(factor, row[j], sum[i][j]);
       }
     }
   }
 }
 
+// The same for one row of a sparse A. `index` has two bits for each element, which say which of four rows of
+// B it meets. Written with vectors: the compiler does not find them behind the index.
+template <Shape S, class T, int AElements, int ALanes, int BElements, int BLanes>
+inline void multiply_sparse_row(const Fragment<T, AElements, ALanes>& a,
+                                const Fragment<T, BElements, BLanes>& b, const uint32_t* index, int i,
+                                T (&sum)[S.columns]) {
+  typedef T Pack __attribute__((vector_size(16)));
+  constexpr int width = 16 / sizeof(T), packs = S.columns / width;
+  Pack part[packs];
+  std::memcpy(part, sum, sizeof part);
+  for (int group = 0; group < S.a_groups; ++group) {
+    const int lane = S.rows * group + i;
+    for (int e = 0; e < AElements; ++e) {
+      const int k = group * (S.depth / S.a_groups) + 4 * (e / 2) + static_cast<int>(index[lane] >> 2 * e & 3);
+      const T* row = &b.element[k % BElements][b_group_lane<S>(k / BElements)];
+#pragma GCC unroll 8
+      for (int p = 0; p < packs; ++p) {
+        Pack values;
+        std::memcpy(&values, row + width * p, sizeof values);
+        part[p] += a.element[e][lane] * values;
+      }
+    }
+  }
+  std::memcpy(sum, part, sizeof part);
+}
+
 inline int32_t saturated_sum(int32_t a, int32_t b) {
   const int64_t sum = static_cast<int64_t>(a) + b;
-  return static_cast<int32_t>(std::clamp<int64_t>(sum, std::numeric_limits<int32_t>::min(),
-                                                  std::numeric_limits<int32_t>::max()));
+  return static_cast<int32_t>(
+      std::clamp<int64_t>(sum, std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()));
 }
 
 template <Shape S>
@@ -380,7 +402,7 @@ void run_matrix(Wave& wave, const Operation& op) {
   for (int block = 0; block < S.blocks; ++block) {
     // cbsz: 2^cbsz neighbouring blocks all take the A of number abid among them.
     const int size = 1 << flags.broadcast_size();
-    const int a_block = S.sparse || size == 1 ? block : (block & ~(size - 1)) + flags.broadcast_block() % size;
+    [[maybe_unused]] const int a_block = (block & ~(size - 1)) + flags.broadcast_block();
     for (int first = 0; first < S.rows; first += count) {
       alignas(64) T sum[count][S.columns];
       for (int i = 0; i < count; ++i) {
@@ -389,7 +411,10 @@ void run_matrix(Wave& wave, const Operation& op) {
         else
           read_row<S>(wave, op, flags, block, first + i, sum[i]);
       }
-      multiply_rows<S>(a, b, index, a_block, block, first, sum);
+      if constexpr (S.sparse)
+        multiply_sparse_row<S>(a, b, index, first, sum[0]);
+      else
+        multiply_rows<S>(a, b, a_block, block, first, sum);
       for (int i = 0; i < count; ++i) {
         T* result = results[block * S.rows + first + i];
         if constexpr (is_integer(S.result)) {
@@ -399,7 +424,8 @@ void run_matrix(Wave& wave, const Operation& op) {
             for (int j = 0; j < S.columns; ++j) result[j] = saturated_sum(row[j], sum[i][j]);
           else
             for (int j = 0; j < S.columns; ++j)
-              result[j] = static_cast<int32_t>(static_cast<uint32_t>(row[j]) + static_cast<uint32_t>(sum[i][j]));
+              result[j] =
+                  static_cast<int32_t>(static_cast<uint32_t>(row[j]) + static_cast<uint32_t>(sum[i][j]));
         } else {
           std::copy_n(sum[i], S.columns, result);
         }
@@ -413,14 +439,17 @@ void run_matrix(Wave& wave, const Operation& op) {
 
 // --- Reading the text ---
 
-inline bool checks_matrix(const Wave& wave) { return wave.dispatch == nullptr || wave.dispatch->checks.matrix; }
+inline bool checks_matrix(const Wave& wave) {
+  return wave.dispatch == nullptr || wave.dispatch->checks.matrix;
+}
 
 inline uint16_t register_operand(const TextOperand& operand, std::string_view what, const Chip& chip) {
   if (operand.kind != TextOperand::Kind::vector)
     throw std::invalid_argument(fmt::format("{} must be in vector registers, not '{}'", what, operand.text));
   if (chip.unified_vgprs && operand.count > 1 && operand.index % 2 != 0)
     throw std::invalid_argument(
-        fmt::format("{} is in {}: tuples of registers must begin at an even one on {}", what, operand.text, chip.processor));
+        fmt::format("{} is in {}: tuples of registers must begin at an even one on {}", what, operand.text,
+                    chip.processor));
   return operand.index;
 }
 
@@ -437,10 +466,14 @@ inline uint64_t constant_element(const TextOperand& operand, Format format) {
   const double value = operand.floating;
   const bool inverse_two_pi = value > 0.159 && value < 0.1592;  // printed with fewer digits than it has
   switch (format) {
-    case Format::f64: return inverse_two_pi ? 0x3fc45f306dc9c882ull : std::bit_cast<uint64_t>(value);
-    case Format::f16: return inverse_two_pi ? 0x3118 : float_to_half(static_cast<float>(value));
-    case Format::bf16: return inverse_two_pi ? 0x3e22 : float_to_bfloat(static_cast<float>(value));
-    default: return inverse_two_pi ? 0x3e22f983u : std::bit_cast<uint32_t>(static_cast<float>(value));
+    case Format::f64:
+      return inverse_two_pi ? 0x3fc45f306dc9c882ull : std::bit_cast<uint64_t>(value);
+    case Format::f16:
+      return inverse_two_pi ? 0x3118 : float_to_half(static_cast<float>(value));
+    case Format::bf16:
+      return inverse_two_pi ? 0x3e22 : float_to_bfloat(static_cast<float>(value));
+    default:
+      return inverse_two_pi ? 0x3e22f983u : std::bit_cast<uint32_t>(static_cast<float>(value));
   }
 }
 

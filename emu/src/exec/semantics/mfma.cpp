@@ -42,9 +42,11 @@ void read_broadcast(const Instruction& instruction, const Shape& shape, Operatio
     return;
   }
   if (size < 0 || size > 4 || 1 << size > shape.blocks)
-    throw std::invalid_argument(fmt::format("cbsz:{} broadcasts to more blocks than the {} there are", size, shape.blocks));
+    throw std::invalid_argument(
+        fmt::format("cbsz:{} broadcasts to more blocks than the {} there are", size, shape.blocks));
   if (block < 0 || (block != 0 && block >= 1 << size))
-    throw std::invalid_argument(fmt::format("abid:{} is not among the {} blocks of a broadcast", block, 1 << size));
+    throw std::invalid_argument(
+        fmt::format("abid:{} is not among the {} blocks of a broadcast", block, 1 << size));
   op.flags |= static_cast<uint32_t>(size) | static_cast<uint32_t>(block) << 4;
 }
 
@@ -55,7 +57,8 @@ void prepare_mfma(const Instruction& instruction, const Chip& chip, Operation& o
   read_broadcast(instruction, S, op);
   read_lane_pattern(instruction, chip, S, op);
   // On gfx90a alone, f16 and bf16 see and make no denormals, whatever MODE says.
-  if (chip.processor == "gfx90a" && (S.a == Format::f16 || S.a == Format::bf16)) op.flags |= MatrixFlags::flush_denormals;
+  if (chip.processor == "gfx90a" && (S.a == Format::f16 || S.a == Format::bf16))
+    op.flags |= MatrixFlags::flush_denormals;
 }
 
 template <Format A, Format B, Format R, int Rows, int Depth, int Blocks = 1, bool Sparse = false>

@@ -39,10 +39,11 @@ void check_exec(const Wave& wave) {
   const uint64_t missing = all & ~wave.exec();
   if (missing == 0) return;
   const int lane = std::countr_zero(missing);
-  throw KernelFault{Fault::Kind::matrix_layout,
-                    fmt::format("lane {} is switched off (EXEC is {:#x}): a matrix instruction needs all {} lanes", lane,
-                                wave.exec() & all, wave.lanes),
-                    lane};
+  throw KernelFault{
+      Fault::Kind::matrix_layout,
+      fmt::format("lane {} is switched off (EXEC is {:#x}): a matrix instruction needs all {} lanes", lane,
+                  wave.exec() & all, wave.lanes),
+      lane};
 }
 
 void check_copies(Wave& wave, uint32_t first, int registers, char operand) {
@@ -50,12 +51,14 @@ void check_copies(Wave& wave, uint32_t first, int registers, char operand) {
     const uint32_t* row = wave.row(first + r);
     for (int group = 1; group < wave.lanes / 16; ++group) {
       if (std::equal(row, row + 16, row + 16 * group)) continue;
-      const int i = static_cast<int>(std::mismatch(row, row + 16, row + 16 * group).first - row), lane = 16 * group + i;
-      throw KernelFault{Fault::Kind::matrix_layout,
-                        fmt::format("matrix {} differs between lanes: v{} is {:#010x} in lane {} and {:#010x} in lane {} "
-                                    "(on gfx11 lanes {}-{} must repeat lanes 0-15)",
-                                    operand, first + r, row[i], i, row[lane], lane, 16 * group, 16 * group + 15),
-                        lane};
+      const int i = static_cast<int>(std::mismatch(row, row + 16, row + 16 * group).first - row),
+                lane = 16 * group + i;
+      throw KernelFault{
+          Fault::Kind::matrix_layout,
+          fmt::format("matrix {} differs between lanes: v{} is {:#010x} in lane {} and {:#010x} in lane {} "
+                      "(on gfx11 lanes {}-{} must repeat lanes 0-15)",
+                      operand, first + r, row[i], i, row[lane], lane, 16 * group, 16 * group + 15),
+          lane};
     }
   }
 }
@@ -93,7 +96,8 @@ void prepare_gfx11(const Instruction& instruction, const Chip& chip, Operation& 
   read_operands_of_either<Wave32, Wave64>(instruction, chip, op);
   const uint8_t select = bits_from_list(instruction.list("op_sel"));
   if ((select & 3) != 0 || (select != 0 && bits_of(Wave32.result) != 16))
-    throw std::invalid_argument("op_sel can choose the half of C and D only, and only when they have 16 bits");
+    throw std::invalid_argument(
+        "op_sel can choose the half of C and D only, and only when they have 16 bits");
   op.flags = static_cast<uint32_t>(select >> 2 & 1) << 16;
 }
 
@@ -111,8 +115,10 @@ void prepare_gfx12(const Instruction& instruction, const Chip& chip, Operation& 
 
 template <Format A, Format B, Format R, int Depth, bool Sparse>
 Semantics on_gfx12(std::string_view name) {
-  constexpr Shape wave32 = shape_gfx12(A, B, R, Depth, Sparse, 32), wave64 = shape_gfx12(A, B, R, Depth, Sparse, 64);
-  return custom(name, Unit::matrix, run_wmma_gfx12<wave32>, run_wmma_gfx12<wave64>, prepare_gfx12<wave32, wave64>);
+  constexpr Shape wave32 = shape_gfx12(A, B, R, Depth, Sparse, 32),
+                  wave64 = shape_gfx12(A, B, R, Depth, Sparse, 64);
+  return custom(name, Unit::matrix, run_wmma_gfx12<wave32>, run_wmma_gfx12<wave64>,
+                prepare_gfx12<wave32, wave64>);
 }
 
 // Instructions that both have, under one name and with different layouts.
@@ -124,13 +130,16 @@ Semantics on_both(std::string_view name) {
   return custom(
       name, Unit::matrix,
       [](Wave& wave, const Operation& op) {
-        (op.flags & MatrixFlags::gfx12) != 0 ? run_wmma_gfx12<new32>(wave, op) : run_wmma_gfx11<old32>(wave, op);
+        (op.flags & MatrixFlags::gfx12) != 0 ? run_wmma_gfx12<new32>(wave, op)
+                                             : run_wmma_gfx11<old32>(wave, op);
       },
       [](Wave& wave, const Operation& op) {
-        (op.flags & MatrixFlags::gfx12) != 0 ? run_wmma_gfx12<new64>(wave, op) : run_wmma_gfx11<old64>(wave, op);
+        (op.flags & MatrixFlags::gfx12) != 0 ? run_wmma_gfx12<new64>(wave, op)
+                                             : run_wmma_gfx11<old64>(wave, op);
       },
       [](const Instruction& instruction, const Chip& chip, Operation& op) {
-        if (!chip.has_wmma) throw std::invalid_argument(fmt::format("{} has no such instruction", chip.processor));
+        if (!chip.has_wmma)
+          throw std::invalid_argument(fmt::format("{} has no such instruction", chip.processor));
         if (chip.generation == Generation::gfx12)
           prepare_gfx12<new32, new64>(instruction, chip, op);
         else
