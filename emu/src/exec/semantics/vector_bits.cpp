@@ -26,7 +26,7 @@ u32 leading_sign_bits(u32 value) {  // the first bit from above that differs fro
 }
 
 void add_moves(Rows& rows) {
-  add_named(rows, {"v_accvgpr_read_b32", "v_accvgpr_write_b32", "v_accvgpr_mov_b32"},
+  add_named(rows, {"v_mov_b32", "v_accvgpr_read_b32", "v_accvgpr_write_b32", "v_accvgpr_mov_b32"},
             moving(vector_alu("", [](u32 a) { return a; })));
   rows.push_back(moving(vector_alu("v_mov_b16", [](u16 a) { return a; })));
   rows.push_back(moving(vector_alu("v_mov_b64", [](u64 a) { return a; })));

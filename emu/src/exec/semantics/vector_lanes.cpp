@@ -1,6 +1,7 @@
 // Instructions that know which lane they are in: reading and writing one lane, permutations, counting lanes below,
 // registers addressed through M0.
 #include <bit>
+#include <string>
 #include <utility>
 
 #include "exec/semantics/float_mode.h"
@@ -158,24 +159,11 @@ void run_swap_indexed(Wave& wave, const Operation& op) {
   swap_rows<W>(wave, op, two_offsets(wave));
 }
 
-// v_mov_b32. gfx9's s_set_gpr_idx_on makes M0 an offset of registers, and LLVM puts nothing but moves under it.
-constexpr uint32_t index_mode = 1u << 27;
-template <int W>
-void run_mov(Wave& wave, const Operation& op) {
-  if ((wave.mode & index_mode) == 0) [[likely]] {
-    run_vector<W, std::remove_const_t<decltype(one_source)>>(wave, op);
-    return;
-  }
-  const uint32_t setting = m0(wave), offset = setting & 0xff;
-  move_indexed<W>(wave, op, {(setting >> 12 & 1) != 0 ? offset : 0, (setting >> 15 & 1) != 0 ? offset : 0});
-}
-
 void do_nothing(Wave&, const Operation&) {}
 
 }  // namespace
 
 void add_vector_lanes(Rows& rows) {
-  rows.push_back(lane_row("v_mov_b32", one_source, run_mov<32>, run_mov<64>));
   rows.push_back(lane_row("v_readlane_b32", two_sources, read_lane<32>, read_lane<64>));
   rows.push_back(lane_row("v_readfirstlane_b32", one_source, read_first_lane<32>, read_first_lane<64>));
   rows.push_back(lane_row("v_writelane_b32", two_sources, write_lane<32>, write_lane<64>));
