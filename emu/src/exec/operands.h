@@ -28,8 +28,9 @@ constexpr ValueType value_type() {
   if constexpr (std::is_same_v<T, double>) return ValueType::f64;
   if constexpr (std::is_same_v<T, uint32_t>) return ValueType::u32;
   if constexpr (std::is_same_v<T, int32_t>) return ValueType::i32;
-  if constexpr (std::is_same_v<T, uint64_t>) return ValueType::u64;
-  if constexpr (std::is_same_v<T, int64_t>) return ValueType::i64;
+  // Also long long where int64_t is long.
+  if constexpr (std::is_integral_v<T> && sizeof(T) == 8)
+    return std::is_signed_v<T> ? ValueType::i64 : ValueType::u64;
   if constexpr (std::is_same_v<T, uint16_t>) return ValueType::u16;
   if constexpr (std::is_same_v<T, int16_t>) return ValueType::i16;
   if constexpr (std::is_same_v<T, Half16>) return ValueType::f16;

@@ -29,10 +29,12 @@ struct LdsShadow {
   struct Acquired {
     uint32_t global = 0, lds = 0;  // everything stamped before is ordered before what the wave does next
     uint32_t epoch = 0;            // of the barrier up to which the others' were merged in
+    uint64_t grid_epoch = 0;       // the same for barriers of the grid
   };
   std::array<Acquired, 64> acquired{};  // by wave
   uint32_t lds_clock = 0;
   std::shared_ptr<RaceClock> global_clock;
+  uint64_t serial = 0;  // of the dispatch that the clock belongs to
 
   // The latest loads of memory that nobody had written, so that a report can name them.
   struct UndefinedLoad {

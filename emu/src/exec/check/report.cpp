@@ -28,7 +28,8 @@ std::string describe_address(uint64_t address, uint64_t bytes) {
   if (allocation == nullptr) return "no memory has been allocated";
   const std::string name = describe_allocation(*allocation);
   if (allocation->contains(address, 1)) {
-    if (allocation->freed) return fmt::format("{} bytes into {}", address - allocation->begin(), name);
+    if (allocation->freed || allocation->contains(address, bytes))
+      return fmt::format("{} bytes into {}", address - allocation->begin(), name);
     return fmt::format("runs {} bytes past the end of {}", address + bytes - allocation->end(), name);
   }
   if (address >= allocation->end()) {

@@ -102,6 +102,7 @@ Semantics vector_alu(std::string_view name, F) {
   row.name = name;
   row.wave32 = run_vector<32, F>;
   row.wave64 = run_vector<64, F>;
+  static_assert(value_type<typename Result::Value>() != ValueType::none, "not the type of a register");
   row.destinations[0] = value_type<typename Result::Value>();
   if (Result::has_mask) row.destinations[1] = ValueType::mask;
   set_source_types(row, static_cast<typename Traits::Arguments*>(nullptr));
@@ -183,8 +184,10 @@ Semantics scalar_alu(std::string_view name, F) {
   row.name = name;
   row.wave32 = row.wave64 = run_scalar<F>;
   row.unit = Unit::scalar;
-  if constexpr (!std::is_void_v<typename Traits::Result>)
+  if constexpr (!std::is_void_v<typename Traits::Result>) {
+    static_assert(value_type<typename Traits::Result>() != ValueType::none, "not the type of a register");
     row.destinations[0] = value_type<typename Traits::Result>();
+  }
   set_scalar_source_types(row, static_cast<typename Traits::Arguments*>(nullptr));
   return row;
 }

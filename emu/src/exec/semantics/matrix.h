@@ -20,6 +20,7 @@
 
 #include "exec/dispatch.h"
 #include "exec/semantics/build.h"
+#include "exec/semantics/small_floats.h"
 
 namespace hipemu::HIPEMU_VARIANT {
 
@@ -151,22 +152,17 @@ inline typename FormatTraits<F>::Value element_value(uint32_t bits, [[maybe_unus
     return half_to_float(static_cast<uint16_t>(bits));
   } else if constexpr (F == Format::bf16) {
     return bfloat_to_float(static_cast<uint16_t>(bits));
+  } else if constexpr (F == Format::fp8) {
+    return decode_small<E4m3>(static_cast<uint8_t>(bits));
   } else if constexpr (F == Format::bf8) {
-    return half_to_float(static_cast<uint16_t>(bits << 8));
-  } else if constexpr (F == Format::iu8 || F == Format::iu4) {
+    return decode_small<E5m2>(static_cast<uint8_t>(bits));
+  } else if constexpr (F == Format::fp8_fnuz) {
+    return decode_small<E4m3Fnuz>(static_cast<uint8_t>(bits));
+  } else if constexpr (F == Format::bf8_fnuz) {
+    return decode_small<E5m2Fnuz>(static_cast<uint8_t>(bits));
+  } else {
     const uint32_t value = bits & (F == Format::iu8 ? 0xffu : 0xfu);
     return static_cast<int32_t>((value ^ sign) - sign);
-  } else {
-    // The exponent and mantissa under the exponent of f32, then its bias put right: right for subnormals,
-    // too.
-    constexpr bool three_mantissa_bits = F == Format::fp8 || F == Format::fp8_fnuz;
-    constexpr float bias = F == Format::fp8 ? 0x1p120f : F == Format::fp8_fnuz ? 0x1p119f : 0x1p111f;
-    const uint32_t magnitude = bits & 0x7fu;
-    uint32_t value =
-        std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude << (three_mantissa_bits ? 20 : 21)) * bias);
-    const bool nan = F == Format::fp8 ? magnitude == 0x7fu : (bits & 0xffu) == 0x80u;
-    value = nan ? 0x7fc00000u : value;
-    return std::bit_cast<float>(value | (bits & 0x80u) << 24);
   }
 }
 

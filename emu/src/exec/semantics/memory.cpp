@@ -95,7 +95,9 @@ void run_checked(Wave& wave, const Operation& op, const Body<W>& body, Target<W>
   LaneAccess access;
   access.space = space;
   access.kind = body.kind;
-  access.synchronising = (op.flags & memory_flag::synchronising) != 0;
+  // Only an atomic that returns something can learn that others have got so far.
+  access.synchronising = (op.flags & (body.kind == AccessKind::atomic ? memory_flag::returns
+                                                                      : memory_flag::synchronising)) != 0;
   access.moves_rows = body.moves_rows;
   if (body.kind == AccessKind::load)
     access.row = static_cast<uint16_t>(op.destination[0].index + body.row_offset);

@@ -122,29 +122,30 @@ Semantics on_gfx12(std::string_view name) {
 }
 
 // Instructions that both have, under one name and with different layouts.
+template <Shape Gfx11, Shape Gfx12>
+void run_either(Wave& wave, const Operation& op) {
+  if ((op.flags & MatrixFlags::gfx12) != 0)
+    run_wmma_gfx12<Gfx12>(wave, op);
+  else
+    run_wmma_gfx11<Gfx11>(wave, op);
+}
+
+template <Format Input, Format R>
+void prepare_either(const Instruction& instruction, const Chip& chip, Operation& op) {
+  if (!chip.has_wmma) throw std::invalid_argument(fmt::format("{} has no such instruction", chip.processor));
+  if (chip.generation == Generation::gfx12)
+    prepare_gfx12<shape_gfx12(Input, Input, R, 16, false, 32), shape_gfx12(Input, Input, R, 16, false, 64)>(
+        instruction, chip, op);
+  else
+    prepare_gfx11<shape_gfx11(Input, R, 32), shape_gfx11(Input, R, 64)>(instruction, chip, op);
+}
+
 template <Format Input, Format R>
 Semantics on_both(std::string_view name) {
-  constexpr Shape old32 = shape_gfx11(Input, R, 32), old64 = shape_gfx11(Input, R, 64);
-  constexpr Shape new32 = shape_gfx12(Input, Input, R, 16, false, 32),
-                  new64 = shape_gfx12(Input, Input, R, 16, false, 64);
-  return custom(
-      name, Unit::matrix,
-      [](Wave& wave, const Operation& op) {
-        (op.flags & MatrixFlags::gfx12) != 0 ? run_wmma_gfx12<new32>(wave, op)
-                                             : run_wmma_gfx11<old32>(wave, op);
-      },
-      [](Wave& wave, const Operation& op) {
-        (op.flags & MatrixFlags::gfx12) != 0 ? run_wmma_gfx12<new64>(wave, op)
-                                             : run_wmma_gfx11<old64>(wave, op);
-      },
-      [](const Instruction& instruction, const Chip& chip, Operation& op) {
-        if (!chip.has_wmma)
-          throw std::invalid_argument(fmt::format("{} has no such instruction", chip.processor));
-        if (chip.generation == Generation::gfx12)
-          prepare_gfx12<new32, new64>(instruction, chip, op);
-        else
-          prepare_gfx11<old32, old64>(instruction, chip, op);
-      });
+  return custom(name, Unit::matrix,
+                run_either<shape_gfx11(Input, R, 32), shape_gfx12(Input, Input, R, 16, false, 32)>,
+                run_either<shape_gfx11(Input, R, 64), shape_gfx12(Input, Input, R, 16, false, 64)>,
+                prepare_either<Input, R>);
 }
 
 }  // namespace
