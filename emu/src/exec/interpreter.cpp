@@ -34,7 +34,27 @@ void count(const Wave& wave, const Operation& op, Statistics& statistics) {
   }
 }
 
-enum class Watch { nothing, undefined_values, everything };
+// Lanes that were not at a barrier which their wave has passed, and yet go on: some threads of the block were
+// in another branch. (Threads that have returned stay inactive, so they are not meant.)
+void check_missed_barrier(const Wave& wave, const Operation& op) {
+  const Unit unit = op.semantics->unit;
+  if (unit != Unit::global_memory && unit != Unit::lds) return;
+  const uint64_t late = wave.exec() & wave.missed_barrier;
+  if (late == 0 || !wave.dispatch->checks.barrier) return;
+  const LoadedCode& code = *wave.dispatch->launch->code;
+  const auto* barrier = reinterpret_cast<const void*>(wave.missed_barrier_pc);
+  const std::string line = code.source_line(barrier);
+  throw KernelFault{
+      Fault::Kind::barrier,
+      fmt::format("divergent barrier: the barrier at {:#x}{} was passed while {} of the threads of this "
+                  "wave were in another branch",
+                  code.virtual_address(barrier), line.empty() ? "" : " (" + line + ")",
+                  std::popcount(wave.missed_barrier)),
+      std::countr_zero(late)};
+}
+
+// What is looked at between instructions.
+enum class Watch { nothing, checks, everything };
 
 // Up to `quantum` instructions.
 template <Watch W>
@@ -50,6 +70,8 @@ void run_wave(Wave& wave, Program& program, uint64_t quantum) {
     ++done;
     if constexpr (W != Watch::nothing) {
       if (wave.undefined_rows > 0) track_undefined(wave, op);
+      if (wave.missed_barrier != 0) [[unlikely]]
+        check_missed_barrier(wave, op);
     }
     if constexpr (W == Watch::everything) {
       if (Statistics* counters = statistics()) count(wave, op, *counters);
@@ -149,8 +171,8 @@ bool step(Resident& resident, Dispatch& dispatch, bool shuffle, const Wave*& cul
   const uint64_t quantum = quantum_for(resident, shuffle);
   if (dispatch.tracing || statistics() != nullptr)
     run_wave<Watch::everything>(*wave, *dispatch.program, quantum);
-  else if (dispatch.checks.init)
-    run_wave<Watch::undefined_values>(*wave, *dispatch.program, quantum);
+  else if (dispatch.checks.init || dispatch.checks.barrier)
+    run_wave<Watch::checks>(*wave, *dispatch.program, quantum);
   else
     run_wave<Watch::nothing>(*wave, *dispatch.program, quantum);
   switch (wave->state) {
