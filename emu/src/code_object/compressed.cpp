@@ -21,6 +21,9 @@ namespace hipemu {
 namespace {
 
 constexpr uint64_t max_uncompressed_bytes = uint64_t(1) << 30;
+// More than a byte of either format can stand for: deflate's longest match is 258 bytes for two bits, a zstd
+// block holds at most 128 KiB and takes at least four bytes. Keeps a short file from claiming a large buffer.
+constexpr uint64_t max_zlib_ratio = 1100, max_zstd_ratio = 33000;
 constexpr std::string_view what = "compressed bundle";
 
 [[noreturn]] void fail(const std::string& message) {
@@ -68,6 +71,12 @@ Bytes compressed_data(Bytes image, const Header& header) {
   return slice(image, header.bytes, end - std::min(end, header.bytes), what);
 }
 
+void check_claim(const Header& header, Bytes data) {
+  const uint64_t ratio = header.method == Method::zlib ? max_zlib_ratio : max_zstd_ratio;
+  if (header.uncompressed_size / ratio > data.size())
+    fail(fmt::format("{} bytes cannot hold the {} claimed", data.size(), header.uncompressed_size));
+}
+
 #ifdef HIPEMU_HAVE_ZLIB
 // Inflates `data` into `output` and returns how much of `data` belongs to the stream. The output must be
 // filled exactly.
@@ -98,6 +107,7 @@ bool is_compressed_bundle(Bytes image) {
 Buffer decompress_bundle(Bytes image) {
   const Header header = read_header(image);
   const Bytes data = compressed_data(image, header);
+  check_claim(header, data);
   // Not filled with zeros: a false claim about the size costs address space, not memory.
   Buffer buffer{std::make_unique_for_overwrite<std::byte[]>(header.uncompressed_size),
                 header.uncompressed_size};
@@ -123,7 +133,8 @@ Buffer decompress_bundle(Bytes image) {
 uint64_t compressed_bundle_size(Bytes image) {
   const Header header = read_header(image);
   if (header.total_size) return *header.total_size;
-  [[maybe_unused]] const Bytes data = compressed_data(image, header);
+  const Bytes data = compressed_data(image, header);
+  check_claim(header, data);
   if (header.method == Method::zlib) {
 #ifdef HIPEMU_HAVE_ZLIB
     const auto scratch = std::make_unique_for_overwrite<std::byte[]>(header.uncompressed_size);

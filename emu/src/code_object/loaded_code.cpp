@@ -21,6 +21,11 @@ uint64_t round_up(uint64_t value, uint64_t multiple) { return round_down(value +
 
 LoadedCode::LoadedCode(CodeObject object, std::vector<std::byte> file)
     : object_(std::move(object)), file_(std::move(file)), source_lines_(std::make_unique<SourceLines>()) {
+  for (const Kernel& kernel : object_.kernels) kernels_by_name_.emplace(kernel.name, &kernel);
+  for (const GlobalVariable& variable : object_.variables)
+    variables_by_name_.emplace(variable.name, &variable);
+
+  // From here on nothing throws but a failed mapping, so the destructor is not missed.
   // The image begins where the lowest segment's alignment begins, so that every address keeps the alignment
   // it has in the file; a page without rights on either side stops code that runs off its end.
   const auto page = uint64_t(sysconf(_SC_PAGESIZE));
@@ -67,14 +72,8 @@ LoadedCode::LoadedCode(CodeObject object, std::vector<std::byte> file)
     const uint64_t value = relocation::result(entry, bias);
     std::memcpy(in_image(entry.address), &value, entry.width);
   }
-  for (Kernel& kernel : object_.kernels) {
-    kernel.entry += bias;
-    kernels_by_name_.emplace(kernel.name, &kernel);
-  }
-  for (GlobalVariable& variable : object_.variables) {
-    variable.address += bias;
-    variables_by_name_.emplace(variable.name, &variable);
-  }
+  for (Kernel& kernel : object_.kernels) kernel.entry += bias;
+  for (GlobalVariable& variable : object_.variables) variable.address += bias;
 }
 
 LoadedCode::~LoadedCode() { munmap(mapping_.data(), mapping_.size()); }

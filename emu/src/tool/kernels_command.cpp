@@ -10,10 +10,10 @@
 
 #include "code_object/code_object.h"
 #include "code_object/target.h"
+#include "exec/occupancy.h"
 #include "isa/chip.h"
 #include "tool/commands.h"
 #include "tool/images.h"
-#include "tool/occupancy.h"
 
 namespace hipemu::tool {
 namespace {
@@ -76,16 +76,16 @@ void print_table(const std::vector<CodeObject>& objects, const Options& options)
                object.abi_version, object.kernels.size(), object.kernels.size() == 1 ? "" : "s");
     first = false;
     if (object.kernels.empty()) continue;
-    fmt::print("  {:>5} {:>5} {:>5} {:>7} {:>7} {:>8} {:>8} {:>6}  {:>10}  {:<10}  kernel\n", "VGPRs",
+    fmt::print("  {:>5} {:>5} {:>5} {:>7} {:>7} {:>8} {:>8} {:>6}  {:>10}  {:<16}  kernel\n", "VGPRs",
                "AGPRs", "SGPRs", "spills", "LDS", "scratch", "kernarg", "block", "waves/SIMD", "limited by");
     for (const Kernel& kernel : object.kernels) {
       std::string waves = "-", limit = "-";
       if (chip) {
-        const Occupancy result = occupancy(kernel, *chip, block_for(kernel, options));
-        waves = fmt::format("{}/{}", result.waves, chip->waves_per_simd);
-        limit = result.limited_by == "waves" ? "nothing" : result.limited_by;
+        const Occupancy result = occupancy_of(kernel, *chip, block_for(kernel, options), 0);
+        waves = fmt::format("{}/{}", result.waves_per_simd, chip->waves_per_simd);
+        limit = result.limited_by;
       }
-      fmt::print("  {:>5} {:>5} {:>5} {:>7} {:>7} {:>8} {:>8} {:>6}  {:>10}  {:<10}  {}\n", kernel.vgpr_count,
+      fmt::print("  {:>5} {:>5} {:>5} {:>7} {:>7} {:>8} {:>8} {:>6}  {:>10}  {:<16}  {}\n", kernel.vgpr_count,
                  kernel.agpr_count, kernel.sgpr_count, kernel.vgpr_spills + uint64_t(kernel.sgpr_spills),
                  kernel.descriptor.group_segment_size, kernel.descriptor.private_segment_size,
                  kernel.descriptor.kernarg_size, kernel.max_flat_workgroup_size, waves, limit,
@@ -114,10 +114,11 @@ void print_json(const std::vector<CodeObject>& objects, const Options& options) 
                               {"max_block", kernel.max_flat_workgroup_size}};
       if (chip) {
         const uint32_t block = block_for(kernel, options);
-        const Occupancy result = occupancy(kernel, *chip, block);
+        const Occupancy result = occupancy_of(kernel, *chip, block, 0);
         entry["occupancy"] = {{"chip", chip->processor},
                               {"block", block},
-                              {"waves_per_simd", result.waves},
+                              {"waves_per_simd", result.waves_per_simd},
+                              {"blocks_per_unit", result.blocks_per_unit},
                               {"maximum", chip->waves_per_simd},
                               {"limited_by", result.limited_by}};
       }

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "exec/check/options.h"
 #include "tool/chip_names.h"
 #include "tool/commands.h"
 #include "tool/start_program.h"
@@ -32,13 +33,11 @@ void add_program_command(CLI::App& app, Invocation& invocation, const char* name
       fmt::format("chips of the machine, one device each, separated by commas: {}. Without it the "
                   "variable HIPEMU decides",
                   known_chips()));
-  CLI::Option* check =
-      command
-          ->add_option("--check", options->check,
-                       "look for races, bad addresses and reads of unwritten memory: on, off")
-          ->check(CLI::IsMember({"on", "off"}));
+  CLI::Option* check = command->add_option("--check", options->check,
+                                           "what to look for in kernels: on (as without it), off, or some of "
+                                           "bounds,init,race,barrier,matrix,align");
   CLI::Option* seed =
-      command->add_option("--seed", options->seed, "order in which waves run, when checks are on; 0 and up");
+      command->add_option("--seed", options->seed, "decides the order in which waves run, to look for races");
   command->prefix_command();  // what follows the program's name is the program's
   command->callback([command, check, seed, options, prepare, &invocation] {
     auto& words = options->start.command;
@@ -47,7 +46,10 @@ void add_program_command(CLI::App& app, Invocation& invocation, const char* name
       if (!words.empty()) words.push_back("--");  // behind the program's name it is one of its own words
       words.insert(words.end(), rest->begin(), rest->end());
     }
-    if (check->count()) options->start.check = options->check;
+    if (check->count()) {
+      parse_check_options(options->check);  // throws, naming what is allowed
+      options->start.check = options->check;
+    }
     if (seed->count()) options->start.seed = options->seed;
     prepare(*options);
     invocation.exit_code = start_program(options->start);
@@ -72,7 +74,7 @@ void add_trace_command(CLI::App& app, Invocation& invocation) {
   app.add_subcommand("trace")->add_option("-o,--output", options->output,
                                           "file for the trace instead of stderr");
   add_program_command(
-      app, invocation, "trace", "Runs a program and writes down every HIP call and launch", options,
+      app, invocation, "trace", "Runs a program and writes down every instruction of its kernels", options,
       [](Options& given) { given.start.variables.emplace_back("HIPEMU_TRACE", destination(given)); });
 }
 

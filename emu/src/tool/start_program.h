@@ -10,7 +10,7 @@ namespace hipemu::tool {
 struct ProgramStart {
   std::vector<std::string> command;  // program and its arguments
   std::string chips;                 // empty: as the environment says, or the default
-  std::optional<std::string> check;  // "on", "off"
+  std::optional<std::string> check;  // as HIPEMU_CHECK has it
   std::optional<uint64_t> seed;
   std::vector<std::pair<std::string, std::string>> variables;  // further ones to set
 };
