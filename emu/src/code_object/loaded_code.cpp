@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <system_error>
 
@@ -16,6 +17,21 @@ namespace {
 
 uint64_t round_down(uint64_t value, uint64_t multiple) { return value / multiple * multiple; }
 uint64_t round_up(uint64_t value, uint64_t multiple) { return round_down(value + multiple - 1, multiple); }
+
+// Below 2^47: gfx12 code sign-extends addresses of 48 bits that it makes from the program counter, and on
+// some hosts (aarch64) ordinary mappings are above.
+void* reserve_low(uint64_t bytes) {
+  constexpr uint64_t limit = 1ull << 47, step = 1ull << 24;
+  static std::atomic<uint64_t> next{1ull << 44};
+  for (int attempt = 0; attempt < 16; ++attempt) {
+    const uint64_t hint = next.fetch_add((bytes + step) / step * step);
+    void* at = mmap(reinterpret_cast<void*>(hint), bytes, PROT_NONE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED || reinterpret_cast<uint64_t>(at) + bytes <= limit) return at;
+    munmap(at, bytes);
+  }
+  return mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+}
 
 }  // namespace
 
@@ -39,7 +55,7 @@ LoadedCode::LoadedCode(CodeObject object, std::vector<std::byte> file)
   lowest_address_ = round_down(lowest, alignment);
   const uint64_t size = round_up(highest - lowest_address_, page);
   const uint64_t reserved = size + alignment + 2 * page;
-  void* reservation = mmap(nullptr, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* reservation = reserve_low(reserved);
   if (reservation == MAP_FAILED)
     throw CodeObjectError(fmt::format("[code object] no memory for {} bytes of code: {}", size,
                                       std::generic_category().message(errno)));
