@@ -162,13 +162,13 @@ Allocation* AddressSpace::allocate(std::size_t size, MemoryKind kind, int device
     if (record->mapping == nullptr) return nullptr;
     allocation.base = record->mapping + red_zone;
   }
-  if (!state.add_shadow(*record, false)) {
+  if (!state.add_shadow(*record, kind != MemoryKind::device)) {
     state.destroy(*record);
     return nullptr;
   }
-  if (state.shadow && size <= poison_limit) {
-    for (std::size_t i = 0; i < size; i += sizeof poison)
-      std::memcpy(allocation.base + i, &poison, std::min(sizeof poison, size - i));
+  if (allocation.written != nullptr && size <= poison_limit) {
+    for (std::size_t i = 0; i < size; i += sizeof memory_poison)
+      std::memcpy(allocation.base + i, &memory_poison, std::min(sizeof memory_poison, size - i));
   } else if (record->slot_bytes != 0) {
     std::memset(allocation.base, 0, size);
   }
