@@ -60,7 +60,9 @@ template <class T>
 T fma_and_unscale(T a, T b, T c, bool scaled) {
   if (!scaled) return std::fma(a, b, c);
   const int by = exponent_field(c) > Division<T>::bias ? Division<T>::scale_by : -Division<T>::scale_by;
-  return static_cast<T>(scale(fma_to_odd(a, b, c), by));
+  const T scaled_back = scale(std::fma(a, b, c), by);
+  if (std::abs(scaled_back) > Division<T>::least_normal) return scaled_back;
+  return static_cast<T>(scale(fma_to_odd(a, b, c), by));  // a subnormal number has fewer bits
 }
 
 template <class T>
@@ -76,7 +78,8 @@ T fix_quotient(T quotient, T denominator, T numerator, int underflow) {
   if (bottom == 0 || top == infinity) return with_sign(infinity);
   if (bottom == infinity || top == 0) return with_sign(T(0));
   if (exponent_field(numerator) - exponent_field(denominator) < underflow) return with_sign(T(0));
-  return with_sign(std::abs(quotient));
+  // Steps that overflow leave an infinity, or the difference of two.
+  return with_sign(std::isfinite(quotient) ? std::abs(quotient) : infinity);
 }
 
 // 2/pi after the binary point, 1201 bits, the highest first.
