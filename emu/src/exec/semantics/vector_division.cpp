@@ -54,15 +54,31 @@ WithMask<T> scale_for_division(T value, T denominator, T numerator) {
   return {value, false};
 }
 
+// (a * b + c) * 2^by with one rounding, where the result is subnormal. Doubles have bits to spare for f32.
+float scaled_down(float a, float b, float c, int by) {
+  return static_cast<float>(scale(fma_to_odd(a, b, c), by));
+}
+// For f64 the last bits may be half a place, and then what fma rounded off decides.
+double scaled_down(double a, double b, double c, int by) {
+  const double sum = std::fma(a, b, c);
+  const double product = a * b, product_error = std::fma(a, b, -product);
+  const double error = ((c - sum) + product) + product_error;  // c is most of the sum
+  const double result = scale(sum, by);
+  const double rest = sum - scale(result, -by);
+  const bool tie = std::abs(rest) == scale(0x1p-1074, -by - 1);
+  if (!tie || error == 0 || (rest > 0) != (error > 0)) return result;
+  return result + std::copysign(0x1p-1074, rest);
+}
+
 // The last step: when one operand was scaled the quotient is scaled back, rounding once. A quotient above one came from
 // a denominator that was made larger.
 template <class T>
 T fma_and_unscale(T a, T b, T c, bool scaled) {
-  if (!scaled) return std::fma(a, b, c);
+  const T plain = std::fma(a, b, c);
+  if (!scaled) return plain;
   const int by = exponent_field(c) > Division<T>::bias ? Division<T>::scale_by : -Division<T>::scale_by;
-  const T scaled_back = scale(std::fma(a, b, c), by);
-  if (std::abs(scaled_back) > Division<T>::least_normal) return scaled_back;
-  return static_cast<T>(scale(fma_to_odd(a, b, c), by));  // a subnormal number has fewer bits
+  const T result = scale(plain, by);
+  return std::abs(result) > Division<T>::least_normal ? result : scaled_down(a, b, c, by);
 }
 
 template <class T>
