@@ -5,15 +5,20 @@ namespace hipemu::HIPEMU_VARIANT {
 namespace {
 
 // global: vdst, vaddr, saddr. flat: vdst, vaddr. scratch: vdst, vaddr or off, saddr or off.
+void expect_base(const Instruction& instruction) {
+  const std::size_t count = instruction.mnemonic.starts_with("flat_") ? 2 : 3;
+  expect_operands(instruction, count, count);
+}
+
 void prepare_load(const Instruction& instruction, const Chip&, Operation& op) {
-  expect_operands(instruction, 2, 3);
+  expect_base(instruction);
   op.destination[0] = vector_destination(instruction, 0);
   op.source[address_source] = optional_vector_source(instruction, 1);
   if (instruction.operands.size() == 3) op.source[base_source] = optional_scalar_source(instruction, 2);
   read_memory_modifiers(instruction, op);
 }
 void prepare_store(const Instruction& instruction, const Chip&, Operation& op) {
-  expect_operands(instruction, 2, 3);
+  expect_base(instruction);
   op.source[address_source] = optional_vector_source(instruction, 0);
   op.source[data_source] = vector_source(instruction, 1);
   if (instruction.operands.size() == 3) op.source[base_source] = optional_scalar_source(instruction, 2);
