@@ -210,6 +210,11 @@ TEST(VectorFloat, TheDestinationIsAdded) {
     fixture.execute("v_dual_fmac_f32 v0, v2, v4 :: v_dual_mul_f32 v1, v2, v4");
     EXPECT_EQ(fixture.f32(0, 5), 16.0f);
     EXPECT_EQ(fixture.f32(1, 5), 6.0f);
+    // The select of a dual-issue pair reads VCC without saying so.
+    fixture.wave.set_mask(scalar::vcc, 2);
+    fixture.execute("v_dual_cndmask_b32 v0, v2, v4 :: v_dual_mov_b32 v1, v2");
+    EXPECT_EQ(fixture.f32(0, 0), 2.0f);
+    EXPECT_EQ(fixture.f32(0, 1), 3.0f);
   }
 }
 
