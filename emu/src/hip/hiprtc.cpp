@@ -193,6 +193,10 @@ hiprtcResult compile(Program& program, const Options& wanted) {
     arguments.push_back("--rocm-path=" + std::filesystem::path(include).parent_path().string());
     // clang looks in the path's include folder, after its own.
     arguments.insert(arguments.end(), {"-include", "hip/hip_runtime.h", "-include", "hip/hip_fp16.h"});
+    // hip_runtime.h of older releases leaves the shuffles out for hiprtc, whose own header had them.
+    const char* shuffles = "hip/amd_detail/amd_warp_functions.h";
+    if (std::filesystem::exists(std::filesystem::path(include) / shuffles))
+      arguments.insert(arguments.end(), {"-include", shuffles});
   } else {
     folder.write("builtin/hipemu_prelude.h", hiprtc_prelude);
     // Programs may include HIP's headers by name.
