@@ -7,7 +7,6 @@ namespace hipemu {
 namespace {
 
 constexpr uint32_t lds_granule = 512;
-constexpr uint32_t scalar_granule = 16;
 
 uint32_t round_up(uint32_t value, uint32_t granule) { return (value + granule - 1) / granule * granule; }
 
@@ -32,8 +31,7 @@ Occupancy occupancy_of(const Kernel& kernel, const Chip& chip, uint32_t threads,
                             std::max(1u, wave_size / static_cast<uint32_t>(chip.wave_size));
   limit(chip.vector_registers / static_cast<int>(per_wave), "vector registers");
   if (chip.scalar_registers > 0)
-    limit(chip.scalar_registers / static_cast<int>(round_up(std::max(kernel.sgpr_count, 1u), scalar_granule)),
-          "scalar registers");
+    limit(chip.scalar_registers / static_cast<int>(std::max(kernel.sgpr_count, 1u)), "scalar registers");
 
   const int waves_per_block = static_cast<int>((std::max(threads, 1u) + wave_size - 1) / wave_size);
   int blocks = waves * chip.simds_per_unit / waves_per_block;

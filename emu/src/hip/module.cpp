@@ -36,11 +36,6 @@ LoadedModule::LoadedModule(std::span<const std::byte> image, Device& device, con
   }
   try {
     CodeObject object = parse_code_object(file);
-    if (object.processor() != device.chip->processor) {
-      fmt::print(stderr, "hipemu: {}: the code object is for {}, the device is a {}\n", origin, object.target,
-                 device.chip->processor);
-      throw Failure(hipErrorNoBinaryForGpu);
-    }
     code_ = std::make_unique<LoadedCode>(std::move(object), std::move(file));
   } catch (const CodeObjectError& error) {
     fmt::print(stderr, "hipemu: {}: {}\n", origin, error.what());
