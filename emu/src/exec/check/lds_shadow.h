@@ -30,6 +30,8 @@ struct LdsShadow {
     uint32_t global = 0, lds = 0;  // everything stamped before is ordered before what the wave does next
     uint32_t epoch = 0;            // of the barrier up to which the others' were merged in
     uint64_t grid_epoch = 0;       // the same for barriers of the grid
+    // What the atomic that is being done has found: acquired when it turns out to return something.
+    uint32_t found_global = 0, found_lds = 0;
   };
   std::array<Acquired, 64> acquired{};  // by wave
   uint32_t lds_clock = 0;

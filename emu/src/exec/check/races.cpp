@@ -58,8 +58,11 @@ LdsShadow::Acquired& acquired_by(Wave& wave) {
   }
   const uint64_t grid_epoch = wave.dispatch->grid_barrier_epoch.load(std::memory_order_relaxed);
   if (mine.grid_epoch != grid_epoch) [[unlikely]] {
+    RaceClock& clock = *shadow.global_clock;
+    if (clock.grid_epoch.exchange(grid_epoch) != grid_epoch)
+      clock.grid_time = clock.now.fetch_add(1, std::memory_order_relaxed) + 1;
     mine.grid_epoch = grid_epoch;
-    mine.global = shadow.global_clock->now.fetch_add(1, std::memory_order_relaxed) + 1;
+    mine.global = std::max(mine.global, clock.grid_time.load());
   }
   return mine;
 }
@@ -99,7 +102,8 @@ RaceCheck::RaceCheck(Wave& wave, const LaneAccess& access)
   atomic_ = access.kind == AccessKind::atomic || access.synchronising;
   Workgroup& group = *wave.group;
   LdsShadow& shadow = group.lds_shadow;
-  const bool advances = access.kind == AccessKind::atomic;
+  const bool advances = atomic_ && access.kind != AccessKind::load;
+  if (advances) acquired_.found_global = acquired_.found_lds = 0;
   if (access.space == Space::lds) {
     const uint32_t time = advances ? ++shadow.lds_clock : shadow.lds_clock;
     stamp_ = static_cast<uint64_t>(std::min(group.barrier_epoch, LdsStamp::last_epoch))
@@ -164,22 +168,29 @@ void RaceCheck::global(Granule& granule, uint32_t byte_mask, uint64_t address, i
       report_global(reader, false, address, lane);
   }
   uint64_t stamp = stamp_ | byte_mask;
-  if (access_.kind == AccessKind::atomic) {
+  if (atomic_) {
     // Times on a place that is used for synchronisation only grow.
     uint64_t old = writer.bits;
     while (!(Stamp{old}.serial() == mine.serial() && Stamp{old}.atomic() && Stamp{old}.time() > mine.time()) &&
            !granule.writer.compare_exchange_weak(old, stamp, std::memory_order_acq_rel, relaxed)) {
     }
+    acquired_.found_global = std::max(acquired_.found_global, time_to_acquire(Stamp{old}));
     return;
   }
   if (writer.owner() == mine.owner()) stamp |= writer.bits & 15;
   if (stamp != writer.bits) granule.writer.store(stamp, relaxed);
 }
 
+uint32_t RaceCheck::time_to_acquire(Stamp writer) const {
+  const Stamp mine{stamp_};
+  if (writer.serial() != mine.serial() || (writer.bits ^ mine.bits) >> Stamp::wave_shift == 0) return 0;
+  return writer.atomic() ? writer.time() : writer.time() + 1;
+}
+
 void RaceCheck::acquire(const Granule& granule) {
-  const Stamp writer{granule.writer.load(std::memory_order_acquire)};
-  const uint64_t serial = stamp_ >> Stamp::serial_shift;
-  if (writer.serial() == serial) acquired_.global = std::max(acquired_.global, writer.time() + 1);
+  // A stamp that came after this wave's own is that of a write it may have seen.
+  const uint32_t time = time_to_acquire(Stamp{granule.writer.load(std::memory_order_acquire)});
+  acquired_.global = std::max({acquired_.global, time, acquired_.found_global});
 }
 
 bool RaceCheck::conflicts_lds(uint64_t bits) const {
@@ -210,13 +221,16 @@ void RaceCheck::lds(LdsShadow::Granule& granule, uint32_t byte_mask, uint64_t of
     if ((by_another || conflicts_lds(reader.bits)) && !same_value(address, byte_mask, value))
       report_lds(reader.bits, false, offset, lane);
   }
-  if (writer.epoch() == mine.epoch() && writer.wave() == mine.wave()) stamp |= writer.bits & 15;
+  if (writer.wave() == mine.wave()) {
+    if (writer.epoch() == mine.epoch()) stamp |= writer.bits & 15;
+  } else if (atomic_ && writer.mask() != 0) {
+    acquired_.found_lds = std::max(acquired_.found_lds, writer.atomic() ? writer.time() : writer.time() + 1);
+  }
   granule.writer = stamp;
 }
 
-void RaceCheck::acquire(const LdsShadow::Granule& granule) {
-  const LdsStamp writer{granule.writer};
-  if (writer.mask() != 0) acquired_.lds = std::max(acquired_.lds, writer.time() + 1);
+void RaceCheck::acquire(const LdsShadow::Granule&) {
+  acquired_.lds = std::max(acquired_.lds, acquired_.found_lds);
 }
 
 void RaceCheck::report_global(Stamp other, bool other_writes, uint64_t address, int lane) const {

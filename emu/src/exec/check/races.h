@@ -7,7 +7,8 @@
 // workgroups of one dispatch, and the second wave has not acquired the time of the first.
 //
 // A wave acquires by an atomic that returns a value, or by a load that the compiler has marked as atomic or
-// volatile: everything stamped up to the time of the last write to that place is ordered before it. That is
+// volatile: everything stamped before the time of another wave's last write to that place is ordered before it
+// (an atomic advances the clock first; with an ordinary store as the flag, what has its time counts too). That is
 // more than the memory model grants, so a race may be missed, but what a program orders is never reported.
 // Stamps are written without locks: a lost one can only lose a report.
 #pragma once
@@ -21,6 +22,9 @@ namespace hipemu {
 
 struct RaceClock {
   std::atomic<uint32_t> now{1};
+  // When the grid's barrier opened last. Cooperative launches run on one thread.
+  std::atomic<uint64_t> grid_epoch{0};
+  std::atomic<uint32_t> grid_time{0};
 };
 
 // The fields of a stamp of global memory. A stamp of 0 is no access.
@@ -69,6 +73,7 @@ class RaceCheck {
 
  private:
   bool conflicts(Stamp other) const;
+  uint32_t time_to_acquire(Stamp writer) const;
   bool conflicts_lds(uint64_t other) const;
   [[noreturn]] void report_global(Stamp other, bool other_writes, uint64_t address, int lane) const;
   [[noreturn]] void report_lds(uint64_t other, bool other_writes, uint64_t offset, int lane) const;
