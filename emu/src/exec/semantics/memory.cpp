@@ -341,15 +341,22 @@ void Flat::each(Wave& wave, const Operation& op, const Body<W>& body) {
   uint64_t mask = active_lanes<W>(wave);
   const uint32_t* low = wave.row(op.source[address_source].index);
   const uint32_t* high = wave.row(op.source[address_source].index + 1);
+  // The address with its offset decides the aperture: compilers may keep a pointer before the object it is for.
+  const auto aperture = [&](int lane) {
+    const uint64_t address = static_cast<uint64_t>(high[lane]) << 32 | low[lane];
+    return static_cast<uint32_t>((address + static_cast<uint64_t>(op.offset)) >> 32);
+  };
   while (mask != 0) {
-    const uint32_t first = high[std::countr_zero(mask)];
+    const uint32_t first = high[std::countr_zero(mask)], where = aperture(std::countr_zero(mask));
     uint64_t group = 0;
-    for_each_lane(mask, [&](int lane) { group |= static_cast<uint64_t>(high[lane] == first) << lane; });
+    for_each_lane(mask, [&](int lane) {
+      group |= static_cast<uint64_t>(high[lane] == first && aperture(lane) == where) << lane;
+    });
     mask &= ~group;
     const uint32_t constant = static_cast<uint32_t>(op.offset);
-    if (first == shared_aperture)
+    if (where == shared_aperture)
       access_lds<W>(wave, op, body, low, constant, group);
-    else if (first == private_aperture)
+    else if (where == private_aperture)
       access_scratch<W>(wave, op, body, low, constant, group);
     else
       access_global<W>(wave, op, body,
