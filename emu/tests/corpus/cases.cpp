@@ -76,6 +76,8 @@ T any_float(Random& random) {
     case 9: {  // a power of two, and its neighbours
       const double power = std::ldexp((word & 1) != 0 ? -1.0 : 1.0, static_cast<int>(word >> 8 & 127) - 32);
       result = static_cast<U>(bits_as<U>(static_cast<T>(static_cast<f32>(power))) + static_cast<U>(word >> 20 & 3) - 1);
+      // Not below zero, nor beyond infinity.
+      if ((result & infinity) == infinity) result = coin | infinity;
       break;
     }
     case 10: {  // around the limits of the integers, and halves

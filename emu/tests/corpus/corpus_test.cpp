@@ -45,6 +45,7 @@ std::shared_ptr<const LoadedCode> load(const std::string& subject, const char* p
     std::memcpy(bytes.data(), text.data(), text.size());
     CodeObject object = parse_code_object(bytes);
     code = std::make_shared<LoadedCode>(std::move(object), std::move(bytes));
+    address_space().adopt(code->image().data(), code->image().size(), MemoryKind::code, 0, subject);
   }
   loaded[path] = code;
   return code;
@@ -125,9 +126,10 @@ class Corpus : public testing::Test {
     ASSERT_FALSE(fault.has_value()) << fault->report;
     corpus::run_reference(entry_, made, chip->wave_size, host_arguments.data());
     for (std::size_t i = 0; i < made.arguments.size(); ++i)
-      if (made.arguments[i].buffer)
+      if (made.arguments[i].buffer) {
         EXPECT_EQ(corpus::differences(made.arguments[i], expected[i].data(), buffers.addresses[i]), "")
             << "argument " << i;
+      }
   }
 
  private:

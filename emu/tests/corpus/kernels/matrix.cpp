@@ -105,8 +105,10 @@ Operands<T> operands(const T* a, const T* b, int tile) {
       }                                                                                                         \
       sum = builtin(reshape<Packed>(x), reshape<Packed>(y), sum __VA_OPT__(, ) __VA_ARGS__);                    \
     }                                                                                                           \
-    for (int i = 0; i < 8; ++i)                                                                                 \
-      c[(from.row + 2 * i + upper) * columns + from.column + at] = __builtin_bit_cast(C, sum[per_register * i]); \
+    for (int i = 0; i < 8; ++i) {                                                                               \
+      const auto element = sum[per_register * i];                                                               \
+      c[(from.row + 2 * i + upper) * columns + from.column + at] = reshape<C>(element);                         \
+    }                                                                                                           \
   }
 using Shorts16 = Vector<i16, 16>;
 using Halves16 = Vector<f16, 16>;
@@ -169,8 +171,10 @@ KERNEL wmma_gfx11_i32_i4(i32* c, const i8* a, const i8* b) {
       }                                                                                                         \
       sum = builtin(reshape<Packed>(x), reshape<Packed>(y), sum);                                               \
     }                                                                                                           \
-    for (int i = 0; i < 8; ++i)                                                                                 \
-      c[(from.row + 8 * upper + i) * columns + from.column + at] = __builtin_bit_cast(C, sum[i]);               \
+    for (int i = 0; i < 8; ++i) {                                                                               \
+      const auto element = sum[i];                                                                              \
+      c[(from.row + 8 * upper + i) * columns + from.column + at] = reshape<C>(element);                         \
+    }                                                                                                           \
   }
 using Shorts8 = Vector<i16, 8>;
 using Halves8 = Vector<f16, 8>;
