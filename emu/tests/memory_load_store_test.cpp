@@ -502,6 +502,34 @@ TEST(TransposedLoads, SixteenBits) {
     }
 }
 
+TEST(TransposedLoads, EightBits) {
+  // A tile stored by columns k of 16 rows: lane l reads half a column and gets eight k of row l % 16, as WMMA
+  // wants them.
+  MemoryFixture f("gfx1201");
+  std::vector<uint8_t> tile(256);
+  for (int k = 0; k < 16; ++k)
+    for (int row = 0; row < 16; ++row) tile[static_cast<std::size_t>(16 * k + row)] = static_cast<uint8_t>(16 * row + k);
+  uint8_t* memory = f.memory(tile);
+  f.set_scalar64(f.wave(), 2, reinterpret_cast<uint64_t>(memory));
+  f.set_row(4, [](int lane) { return ((lane / 8) * 4 + (lane & 3)) * 16 + ((lane & 4) != 0 ? 8 : 0); });
+  f.run("global_load_tr_b64 v[0:1], v4, s[2:3]");
+  for (int lane = 0; lane < 32; ++lane)
+    for (int e = 0; e < 8; ++e) {
+      const uint32_t got = f.at(static_cast<uint32_t>(e / 4), lane) >> (8 * (e % 4)) & 0xff;
+      EXPECT_EQ(got, static_cast<uint32_t>(16 * (lane % 16) + 8 * (lane / 16) + e)) << lane << " " << e;
+    }
+}
+
+TEST(GlobalMemory, AddressByLaneNumber) {
+  MemoryFixture f("gfx1100");
+  uint32_t* memory = f.memory(counting(64));
+  f.set_scalar64(f.wave(), 2, reinterpret_cast<uint64_t>(memory));
+  f.run("global_load_addtid_b32 v0, s[2:3] offset:8");
+  EXPECT_EQ(f.at(0, 5), 0x1007u);
+  f.run("global_store_addtid_b32 v0, s[2:3]");
+  EXPECT_EQ(memory[5], 0x1007u);
+}
+
 TEST(MemoryText, WhatIsNotSupportedIsRefused) {
   MemoryFixture f("gfx90a");
   EXPECT_THROW(f.run("buffer_load_dword v0, off, s[0:3], 0 tfe"), UnknownInstruction);

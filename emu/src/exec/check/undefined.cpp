@@ -129,7 +129,10 @@ void track_memory(Wave& wave, const Operation& op) {
   for (std::size_t k = 0; k < text.size(); ++k) {
     if (text[k].kind != TextOperand::Kind::vector) continue;
     bool data = false, destination = false;
-    if (name.starts_with("buffer_")) {
+    if (name.find("addtid") != std::string_view::npos) {
+      data = store;
+      destination = load;
+    } else if (name.starts_with("buffer_")) {
       data = k == 0;
       destination = load && k == 0;
     } else if (store) {

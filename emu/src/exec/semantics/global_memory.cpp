@@ -91,6 +91,7 @@ void add_global_memory(Rows& rows) {
   add_cache_control(rows);
   add_loads_to_lds(rows);
   add_transposed_loads(rows);
+  add_accesses_by_lane(rows);
 }
 
 }  // namespace hipemu::HIPEMU_VARIANT

@@ -315,5 +315,6 @@ void add_lds_atomics(Rows& rows);
 void add_lds_lanes(Rows& rows);
 void add_loads_to_lds(Rows& rows);
 void add_transposed_loads(Rows& rows);
+void add_accesses_by_lane(Rows& rows);
 
 }  // namespace hipemu::HIPEMU_VARIANT
