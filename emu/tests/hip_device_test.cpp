@@ -139,6 +139,9 @@ TEST(HipDevice, VisibilityFiltersLikeRocm) {
   // The first index that is none ends the list.
   EXPECT_EQ(devices_with({chips, "HIP_VISIBLE_DEVICES=1,9,0"}), "gfx90a:sramecc+:xnack-@2 ");
   EXPECT_EQ(devices_with({chips, "HIP_VISIBLE_DEVICES=-1"}), "error 100");
+  // Empty says nothing to HIP, and "none" to ROCr.
+  EXPECT_EQ(devices_with({chips, "HIP_VISIBLE_DEVICES=", "CUDA_VISIBLE_DEVICES=0"}), "gfx1100@1 ");
+  EXPECT_EQ(devices_with({chips, "ROCR_VISIBLE_DEVICES="}), "error 100");
 }
 
 }  // namespace

@@ -184,6 +184,28 @@ TEST_F(HipGraph, CopiesAndFillsCanBeChangedAfterwards) {
   EXPECT_HIP(hipGraphDestroy(other));
 }
 
+TEST_F(HipGraph, MemsetParametersInTheOrderOfRocm7) {
+  const auto add = symbol<hipError_t(hipGraphNode_t*, hipGraph_t, const hipGraphNode_t*, size_t,
+                                     const hipMemsetParamsR0700*)>("hipGraphAddMemsetNode");
+  const auto read = symbol<hipError_t(hipGraphNode_t, hipMemsetParamsR0700*)>("hipGraphMemsetNodeGetParams");
+  const hipMemsetParamsR0700 fill{device, 16, 0xabcd, 2, 3, 2};
+  hipGraph_t graph = nullptr;
+  ASSERT_HIP(hipGraphCreate(&graph, 0));
+  hipGraphNode_t node = nullptr;
+  ASSERT_HIP(add(&node, graph, nullptr, 0, &fill));
+  hipMemsetParamsR0700 back{};
+  EXPECT_HIP(read(node, &back));
+  EXPECT_EQ(back.pitch, 16u);
+  EXPECT_EQ(back.width, 3u);
+  EXPECT_EQ(back.height, 2u);
+  ASSERT_HIP(hipMemset(device, 0, 64));
+  run(graph);
+  unsigned short host[16];
+  ASSERT_HIP(hipMemcpy(host, device, 32, hipMemcpyDeviceToHost));
+  for (int i = 0; i < 16; ++i) EXPECT_EQ(host[i], i % 8 < 3 ? 0xabcd : 0) << i;
+  EXPECT_HIP(hipGraphDestroy(graph));
+}
+
 TEST_F(HipGraph, ChildGraphsAreCopies) {
   Trace trace;
   Step a{&trace, 'a'}, b{&trace, 'b'}, c{&trace, 'c'};

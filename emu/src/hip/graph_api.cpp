@@ -1,5 +1,7 @@
 // hipGraph*: building graphs by hand, instantiating, launching and changing them.
 #include <algorithm>
+#include <atomic>
+#include <cstddef>
 #include <cstring>
 
 #include "hip/graph.h"
@@ -123,17 +125,45 @@ CopyWork checked_symbol_copy(const void* symbol, const void* other, size_t bytes
   return work;
 }
 
-FillWork fill_work(const hipMemsetParams* p) {
-  require(p && p->dst && p->width > 0, hipErrorInvalidValue);
-  require(p->elementSize == 1 || p->elementSize == 2 || p->elementSize == 4, hipErrorInvalidValue);
-  require(p->width <= SIZE_MAX / 4, hipErrorInvalidValue);
+// ROCm 7 changed the order of hipMemsetParams and kept the names of the functions. Where it has the size of
+// an element, 1, 2 or 4, the old order has the upper half of the height, 0. What the program passed last
+// decides how it is answered.
+std::atomic<bool> new_memset_order{false};
+
+hipMemsetParams read_memset_parameters(const void* given) {
+  uint32_t element_size = 0;
+  std::memcpy(&element_size,
+              static_cast<const std::byte*>(given) + offsetof(hipMemsetParamsR0700, elementSize), 4);
+  if (element_size == 0) {
+    new_memset_order.store(false);
+    return *static_cast<const hipMemsetParams*>(given);
+  }
+  new_memset_order.store(true);
+  const auto& p = *static_cast<const hipMemsetParamsR0700*>(given);
+  return {p.dst, p.elementSize, p.height, p.pitch, p.value, p.width};
+}
+
+void write_memset_parameters(void* to, const FillWork& work) {
+  if (new_memset_order.load())
+    *static_cast<hipMemsetParamsR0700*>(to) = {work.to.base,      work.to.pitch, work.value,
+                                               work.element_size, work.width,    work.height};
+  else
+    *static_cast<hipMemsetParams*>(to) = {work.to.base,  work.element_size, work.height,
+                                          work.to.pitch, work.value,        work.width};
+}
+
+FillWork fill_work(const void* given) {
+  require(given, hipErrorInvalidValue);
+  const hipMemsetParams p = read_memset_parameters(given);
+  require(p.dst && p.width > 0 && p.width <= SIZE_MAX / 4, hipErrorInvalidValue);
+  require(p.elementSize == 1 || p.elementSize == 2 || p.elementSize == 4, hipErrorInvalidValue);
   FillWork work;
-  work.to = {static_cast<std::byte*>(p->dst), p->pitch, 0, false};
-  work.element_size = p->elementSize;
-  work.value = p->value;
-  work.width = p->width;
-  work.height = std::max<size_t>(p->height, 1);
-  require(work.height == 1 || p->pitch >= p->width * p->elementSize, hipErrorInvalidValue);
+  work.to = {static_cast<std::byte*>(p.dst), p.pitch, 0, false};
+  work.element_size = p.elementSize;
+  work.value = p.value;
+  work.width = p.width;
+  work.height = std::max<size_t>(p.height, 1);
+  require(work.height == 1 || p.pitch >= p.width * p.elementSize, hipErrorInvalidValue);
   check_box(work.to, work.width * work.element_size, work.height, 1);
   require(work.to.tracked, hipErrorInvalidValue);
   return work;
@@ -540,25 +570,24 @@ HIP_API hipError_t hipGraphAddMemcpyNodeFromSymbol(hipGraphNode_t* node, hipGrap
 
 HIP_API hipError_t hipGraphAddMemsetNode(hipGraphNode_t* node, hipGraph_t graph,
                                          const hipGraphNode_t* dependencies, size_t count,
-                                         const hipMemsetParams* parameters) {
+                                         const void* parameters) {
   return add_node(node, graph, dependencies, count, [&](Graph&) -> Work { return fill_work(parameters); });
 }
-HIP_API hipError_t hipGraphMemsetNodeGetParams(hipGraphNode_t node, hipMemsetParams* parameters) {
+HIP_API hipError_t hipGraphMemsetNodeGetParams(hipGraphNode_t node, void* parameters) {
   return api([&] {
     require(parameters, hipErrorInvalidValue);
     const std::lock_guard lock(graph_mutex());
-    const auto& work = work_of<FillWork>(*find_node(node));
-    *parameters = {work.to.base, work.element_size, work.height, work.to.pitch, work.value, work.width};
+    write_memset_parameters(parameters, work_of<FillWork>(*find_node(node)));
   });
 }
-HIP_API hipError_t hipGraphMemsetNodeSetParams(hipGraphNode_t node, const hipMemsetParams* parameters) {
+HIP_API hipError_t hipGraphMemsetNodeSetParams(hipGraphNode_t node, const void* parameters) {
   return api([&] {
     const std::lock_guard lock(graph_mutex());
     work_of<FillWork>(*find_node(node)) = fill_work(parameters);
   });
 }
 HIP_API hipError_t hipGraphExecMemsetNodeSetParams(hipGraphExec_t executable, hipGraphNode_t node,
-                                                   const hipMemsetParams* parameters) {
+                                                   const void* parameters) {
   return api([&] {
     const FillWork next = fill_work(parameters);
     update_executable<FillWork>(executable, node, [&](FillWork& work) { work = next; });

@@ -701,6 +701,16 @@ struct hipMemsetParams {  // until ROCm 6
 };
 static_assert(sizeof(hipMemsetParams) == 48);
 
+struct hipMemsetParamsR0700 {  // since ROCm 7
+  void* dst;
+  size_t pitch;
+  unsigned int value;
+  unsigned int elementSize;
+  size_t width;
+  size_t height;
+};
+static_assert(sizeof(hipMemsetParamsR0700) == 40 && offsetof(hipMemsetParamsR0700, elementSize) == 20);
+
 struct hipMemAllocNodeParams {
   hipMemPoolProps poolProps;
   const hipMemAccessDesc* accessDescs;

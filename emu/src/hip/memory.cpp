@@ -29,7 +29,12 @@ bool release_memory(void* pointer) {
 
 void check_box(Box& box, size_t width, size_t height, size_t depth) {
   require(box.base, hipErrorInvalidValue);
-  const size_t bytes = (depth - 1) * box.slice + (height - 1) * box.pitch + width;
+  size_t slices = 0, rows = 0, bytes = 0;
+  const bool too_much = __builtin_mul_overflow(depth - 1, box.slice, &slices) ||
+                        __builtin_mul_overflow(height - 1, box.pitch, &rows) ||
+                        __builtin_add_overflow(slices, rows, &bytes) ||
+                        __builtin_add_overflow(bytes, width, &bytes);
+  require(!too_much, hipErrorInvalidValue);
   AddressSpace& space = address_space();
   if (const Allocation* inside = space.find(box.base)) {
     box.tracked = true;

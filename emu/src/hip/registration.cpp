@@ -165,7 +165,11 @@ HIP_API void __hipUnregisterFatBinary(void** modules) {
     if (found == all.binaries.end()) return;
     gone = std::move(found->second);
     all.binaries.erase(found);
-    std::erase_if(all.functions, [&](const auto& entry) { return entry.second.binary == key; });
+    std::erase_if(all.functions, [&](const auto& entry) {
+      if (entry.second.binary != key) return false;
+      for (const auto& [device, function] : entry.second.on_device) function_table().remove(function->handle);
+      return true;
+    });
     std::erase_if(all.variables, [&](const auto& entry) { return entry.second.binary == key; });
   }
 }

@@ -34,10 +34,8 @@ std::vector<std::string_view> split(std::string_view text) {
   }
 }
 
-// As ROCm reads these variables: a list of indices (or GPU-<uuid>); the first entry that is none ends it.
-void filter(std::vector<std::pair<int, const Chip*>>& visible, const char* variable) {
-  const char* value = std::getenv(variable);
-  if (!value) return;
+// As ROCm reads its variables: a list of indices (or GPU-<uuid>); the first entry that is none ends it.
+void filter(std::vector<std::pair<int, const Chip*>>& visible, const char* value) {
   std::vector<std::pair<int, const Chip*>> kept;
   for (const std::string_view part : split(value)) {
     int index = -1;
@@ -71,9 +69,11 @@ std::vector<std::unique_ptr<Device>> find_devices() {
     }
     visible.emplace_back(static_cast<int>(visible.size()), chip);
   }
-  filter(visible, "ROCR_VISIBLE_DEVICES");
-  // HIP's own variable; where it is not set, the name that programs ported from CUDA know.
-  filter(visible, std::getenv("HIP_VISIBLE_DEVICES") ? "HIP_VISIBLE_DEVICES" : "CUDA_VISIBLE_DEVICES");
+  if (const char* list_of_rocr = std::getenv("ROCR_VISIBLE_DEVICES")) filter(visible, list_of_rocr);
+  // HIP's own variable; where it says nothing, the name that programs ported from CUDA know.
+  const char* visible_list = std::getenv("HIP_VISIBLE_DEVICES");
+  if (!visible_list || !*visible_list) visible_list = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (visible_list && *visible_list) filter(visible, visible_list);
 
   std::vector<std::unique_ptr<Device>> found;
   for (const auto& [physical, chip] : visible) {
