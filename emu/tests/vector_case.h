@@ -11,7 +11,8 @@
 
 namespace hipemu {
 
-// v0 is the result and v2, v4, v6 the sources (pairs where they are 64 bits wide); VCC is the mask read or written.
+// v0 is the result and v2, v4, v6 the sources (pairs where they are 64 bits wide); VCC is the mask read or
+// written.
 struct VectorCase {
   const char* text;
   uint64_t a = 0, b = 0, c = 0;
@@ -61,8 +62,8 @@ inline void run_case(const VectorCase& test, std::string_view processor) {
     const bool active = (exec >> lane) & 1;
     const uint64_t expected = active ? test.result : vector_before;
     const uint64_t found = fixture.bits64(0, lane);
-    EXPECT_EQ(found & compared, expected & compared) << "lane " << lane << std::hex << ": 0x" << found << " for 0x"
-                                                     << expected;
+    EXPECT_EQ(found & compared, expected & compared)
+        << "lane " << lane << std::hex << ": 0x" << found << " for 0x" << expected;
     if ((found & compared) != (expected & compared)) break;
   }
 }

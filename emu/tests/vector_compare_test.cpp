@@ -73,15 +73,23 @@ TEST(VectorCompares, Classes) {
   constexpr uint64_t singles[] = {0x7f800001, 0x7fc00000, 0xff800000, 0xbf800000, 0x80000001,
                                   0x80000000, 0,          1,          0x3f800000, 0x7f800000};
   constexpr uint64_t halves[] = {0x7c01, 0x7e00, 0xfc00, 0xbc00, 0x8001, 0x8000, 0, 1, 0x3c00, 0x7c00};
-  constexpr uint64_t doubles[] = {0x7ff0000000000001, 0x7ff8000000000000, 0xfff0000000000000, 0xbff0000000000000,
-                                  0x8000000000000001, 0x8000000000000000, 0,                  1,
-                                  0x3ff0000000000000, 0x7ff0000000000000};
+  constexpr uint64_t doubles[] = {0x7ff0000000000001,
+                                  0x7ff8000000000000,
+                                  0xfff0000000000000,
+                                  0xbff0000000000000,
+                                  0x8000000000000001,
+                                  0x8000000000000000,
+                                  0,
+                                  1,
+                                  0x3ff0000000000000,
+                                  0x7ff0000000000000};
   for (int kind = 0; kind < 10; ++kind) {
     for (int bit = 0; bit < 10; ++bit) {
       const uint64_t mask = 1ull << bit;
       run_case({"v_cmp_class_f32_e64 vcc, v2, v4", singles[kind], mask, 0, 0, false, kind == bit}, "gfx1100");
       run_case({"v_cmp_class_f16_e64 vcc, v2, v4", halves[kind], mask, 0, 0, false, kind == bit}, "gfx1100");
-      run_case({"v_cmp_class_f64_e64 vcc, v[2:3], v4", doubles[kind], mask, 0, 0, false, kind == bit}, "gfx90a");
+      run_case({"v_cmp_class_f64_e64 vcc, v[2:3], v4", doubles[kind], mask, 0, 0, false, kind == bit},
+               "gfx90a");
     }
   }
 }

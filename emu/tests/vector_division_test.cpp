@@ -13,17 +13,20 @@ void divide_single(WaveFixture& fixture) {
        {"v_div_scale_f32 v10, s[20:21], v4, v4, v2", "v_div_scale_f32 v11, vcc, v2, v4, v2",
         "v_rcp_f32_e32 v12, v10", "v_fma_f32 v13, -v10, v12, 1.0", "v_fma_f32 v12, v13, v12, v12",
         "v_mul_f32_e32 v14, v11, v12", "v_fma_f32 v15, -v10, v14, v11", "v_fma_f32 v14, v15, v12, v14",
-        "v_fma_f32 v15, -v10, v14, v11", "v_div_fmas_f32 v16, v15, v12, v14", "v_div_fixup_f32 v0, v16, v4, v2"})
+        "v_fma_f32 v15, -v10, v14, v11", "v_div_fmas_f32 v16, v15, v12, v14",
+        "v_div_fixup_f32 v0, v16, v4, v2"})
     fixture.execute(text);
 }
 void divide_double(WaveFixture& fixture) {
   for (const char* text :
        {"v_div_scale_f64 v[10:11], s[20:21], v[4:5], v[4:5], v[2:3]", "v_rcp_f64_e32 v[12:13], v[10:11]",
         "v_fma_f64 v[14:15], -v[10:11], v[12:13], 1.0", "v_fma_f64 v[12:13], v[12:13], v[14:15], v[12:13]",
-        "v_fma_f64 v[14:15], -v[10:11], v[12:13], 1.0", "v_div_scale_f64 v[16:17], vcc, v[2:3], v[4:5], v[2:3]",
+        "v_fma_f64 v[14:15], -v[10:11], v[12:13], 1.0",
+        "v_div_scale_f64 v[16:17], vcc, v[2:3], v[4:5], v[2:3]",
         "v_fma_f64 v[12:13], v[12:13], v[14:15], v[12:13]", "v_mul_f64 v[14:15], v[16:17], v[12:13]",
         "v_fma_f64 v[10:11], -v[10:11], v[14:15], v[16:17]",
-        "v_div_fmas_f64 v[10:11], v[10:11], v[12:13], v[14:15]", "v_div_fixup_f64 v[0:1], v[10:11], v[4:5], v[2:3]"})
+        "v_div_fmas_f64 v[10:11], v[10:11], v[12:13], v[14:15]",
+        "v_div_fixup_f64 v[0:1], v[10:11], v[4:5], v[2:3]"})
     fixture.execute(text);
 }
 
@@ -69,7 +72,8 @@ TEST(Division, SinglesAtTheEdges) {
     WaveFixture fixture("gfx90a");
     const int difference = round % 2 == 0 ? 120 + round / 2 % 12 : -122 - round / 2 % 32;
     fixture.set_vector<float>(4, [&](int) {
-      const int exponent = difference > 0 ? -static_cast<int>(random() % 120) : static_cast<int>(random() % 120);
+      const int exponent =
+          difference > 0 ? -static_cast<int>(random() % 120) : static_cast<int>(random() % 120);
       return std::scalbn(1.0f + static_cast<float>(random() & 0x7fffff) * 0x1p-23f, exponent);
     });
     fixture.set_vector<float>(2, [&](int lane) {
@@ -81,7 +85,7 @@ TEST(Division, SinglesAtTheEdges) {
 }
 
 TEST(Division, SpecialSingles) {
-  constexpr float values[] = {0.0f,      -0.0f,       1.0f,       -3.0f,     0x1p-149f, -0x1p-149f,
+  constexpr float values[] = {0.0f,      -0.0f,       1.0f,       -3.0f,     0x1p-149f,       -0x1p-149f,
                               INFINITY,  -INFINITY,   NAN,        0x1p-126f, 0x1.fffffep127f, 0x1p127f,
                               0x1p-140f, 0x1.8p-127f, -0x1p-126f, 7.0f};
   for (const float bottom : values) {
@@ -108,7 +112,8 @@ TEST(Division, DoublesAtTheEdges) {
     WaveFixture fixture("gfx90a");
     const int difference = round % 2 == 0 ? 1010 + round / 2 % 16 : -1015 - round / 2 % 64;
     fixture.set_vector<double>(4, [&](int) {
-      const int exponent = difference > 0 ? -static_cast<int>(random() % 1000) : static_cast<int>(random() % 1000);
+      const int exponent =
+          difference > 0 ? -static_cast<int>(random() % 1000) : static_cast<int>(random() % 1000);
       return std::scalbn(1.0 + static_cast<double>(random() >> 12) * 0x1p-52, exponent);
     });
     fixture.set_vector<double>(2, [&](int lane) {

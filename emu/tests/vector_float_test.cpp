@@ -17,7 +17,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         VectorCase{"v_add_f32_e32 v0, v2, v4", bits(1.5f), bits(2.25f), 0, bits(3.75f)},
         VectorCase{"v_add_f32_e32 v0, v2, v4", denormal32, denormal32, 0, 2},
-        VectorCase{"v_add_f32_e32 v0, v2, v4", bits(1.0f), 0x33800000, 0, one32},       // half a last place: to even
+        VectorCase{"v_add_f32_e32 v0, v2, v4", bits(1.0f), 0x33800000, 0,
+                   one32},  // half a last place: to even
         VectorCase{"v_add_f32_e32 v0, v2, v4", 0x3f800001, 0x33800000, 0, 0x3f800002},  // up to even
         VectorCase{"v_add_f32_e32 v0, 0.5, v4", 0, bits(2.0f), 0, bits(2.5f)},
         VectorCase{"v_add_f32_e32 v0, 0.15915494, v4", 0, 0, 0, 0x3e22f983},
@@ -222,8 +223,8 @@ TEST(VectorFloat, TheDestinationIsAdded) {
 TEST(VectorFloat, ModeRounds) {
   struct Directed {
     uint32_t mode;
-    uint32_t positive, negative;  // +-(1 + 2^-25) in f32
-    uint16_t half, negative_half; // +-(1 + 2^-12) in f16
+    uint32_t positive, negative;   // +-(1 + 2^-25) in f32
+    uint16_t half, negative_half;  // +-(1 + 2^-12) in f16
   };
   for (const Directed& test : {Directed{0, 0x3f800000, 0xbf800000, 0x3c00, 0xbc00},
                                Directed{5, 0x3f800001, 0xbf800000, 0x3c01, 0xbc00},

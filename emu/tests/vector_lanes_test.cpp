@@ -131,6 +131,8 @@ TEST(VectorLanes, Accumulators) {
   fixture.execute("v_accvgpr_mov_b32 a4, a3");
   fixture.execute("v_accvgpr_read_b32 v0, a4");
   EXPECT_EQ(fixture.bits(0, 63), 163u);
+  fixture.execute("v_accvgpr_write_b32 a16, v2");  // a16 is also the name of a modifier of images
+  EXPECT_EQ(fixture.bits(256 + 16, 5), 105u);
 }
 
 TEST(VectorLanes, Nothing) {

@@ -1,5 +1,5 @@
-// What may be asked of any operand: data of other lanes (DPP), parts of registers (SDWA, halves), and what happens to
-// the rest of the destination.
+// What may be asked of any operand: data of other lanes (DPP), parts of registers (SDWA, halves), and what
+// happens to the rest of the destination.
 #include "wave_fixture.h"
 
 namespace hipemu {
@@ -111,7 +111,8 @@ TEST(Dpp, SignsAndCarries) {
   EXPECT_EQ(fixture.f32(0, 4), -4.0f);
   fixture.set_vector<uint32_t>(2, [](int lane) { return lane == 3 ? 0xffffffffu : 0u; });
   fixture.set_all<uint32_t>(3, 1);
-  fixture.execute("v_add_co_ci_u32_dpp v0, vcc_lo, v2, v3, vcc_lo quad_perm:[3,3,3,3] row_mask:0xf bank_mask:0xf");
+  fixture.execute(
+      "v_add_co_ci_u32_dpp v0, vcc_lo, v2, v3, vcc_lo quad_perm:[3,3,3,3] row_mask:0xf bank_mask:0xf");
   EXPECT_EQ(fixture.wave.mask(scalar::vcc), 0xfull);
 }
 
@@ -149,33 +150,39 @@ TEST_P(Sdwa, Result) {
 INSTANTIATE_TEST_SUITE_P(
     Parts, Sdwa,
     testing::Values(
-        SdwaCase{"v_mov_b32_sdwa v0, v2 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:BYTE_2", 0x44332211, 0, 0x33},
-        SdwaCase{"v_mov_b32_sdwa v0, sext(v2) dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:BYTE_3", 0x84332211, 0,
-                 0xffffff84},
+        SdwaCase{"v_mov_b32_sdwa v0, v2 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:BYTE_2", 0x44332211, 0,
+                 0x33},
+        SdwaCase{"v_mov_b32_sdwa v0, sext(v2) dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:BYTE_3",
+                 0x84332211, 0, 0xffffff84},
         SdwaCase{"v_mov_b32_sdwa v0, v2 dst_sel:WORD_1 dst_unused:UNUSED_PAD src0_sel:WORD_0", 0x44332211, 0,
                  0x22110000},
-        SdwaCase{"v_mov_b32_sdwa v0, v2 dst_sel:WORD_1 dst_unused:UNUSED_PRESERVE src0_sel:WORD_0", 0x44332211, 0,
-                 0x22113c3c},
-        SdwaCase{"v_mov_b32_sdwa v0, v2 dst_sel:BYTE_1 dst_unused:UNUSED_PRESERVE src0_sel:BYTE_0", 0x44332211, 0,
-                 0x3c3c113c},
+        SdwaCase{"v_mov_b32_sdwa v0, v2 dst_sel:WORD_1 dst_unused:UNUSED_PRESERVE src0_sel:WORD_0",
+                 0x44332211, 0, 0x22113c3c},
+        SdwaCase{"v_mov_b32_sdwa v0, v2 dst_sel:BYTE_1 dst_unused:UNUSED_PRESERVE src0_sel:BYTE_0",
+                 0x44332211, 0, 0x3c3c113c},
         SdwaCase{"v_mov_b32_sdwa v0, v2 dst_sel:BYTE_1 dst_unused:UNUSED_SEXT src0_sel:BYTE_0", 0x44332291, 0,
                  0xffff9100},
         SdwaCase{"v_mov_b32_sdwa v0, v2 dst_sel:WORD_0 dst_unused:UNUSED_SEXT src0_sel:WORD_0", 0x44338211, 0,
                  0xffff8211},
-        SdwaCase{"v_add_u32_sdwa v0, v2, v4 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:WORD_1 src1_sel:BYTE_0",
-                 0x00050000, 0x0607, 12},
-        SdwaCase{"v_add_u32_sdwa v0, v2, sext(v4) dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:DWORD src1_sel:WORD_1",
+        SdwaCase{
+            "v_add_u32_sdwa v0, v2, v4 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:WORD_1 src1_sel:BYTE_0",
+            0x00050000, 0x0607, 12},
+        SdwaCase{"v_add_u32_sdwa v0, v2, sext(v4) dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:DWORD "
+                 "src1_sel:WORD_1",
                  5, 0xfffe0000, 3},
-        SdwaCase{"v_add_f16_sdwa v0, v2, v4 dst_sel:WORD_1 dst_unused:UNUSED_PRESERVE src0_sel:WORD_1 src1_sel:WORD_0",
+        SdwaCase{"v_add_f16_sdwa v0, v2, v4 dst_sel:WORD_1 dst_unused:UNUSED_PRESERVE src0_sel:WORD_1 "
+                 "src1_sel:WORD_0",
                  0x40000000, 0x3c00, 0x42003c3c},
-        SdwaCase{"v_mul_f16_sdwa v0, -v2, |v4| dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:WORD_1 src1_sel:WORD_1",
+        SdwaCase{"v_mul_f16_sdwa v0, -v2, |v4| dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:WORD_1 "
+                 "src1_sel:WORD_1",
                  0x40000000, 0xc2000000, 0xc600},
-        SdwaCase{"v_lshlrev_b32_sdwa v0, v2, v4 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:DWORD src1_sel:WORD_0", 4,
-                 0xffff0003, 0x30},
-        SdwaCase{"v_cvt_f32_f16_sdwa v0, v2 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:WORD_1", 0x40000000, 0,
-                 0x40000000},
-        SdwaCase{"v_cvt_f16_f32_sdwa v0, v2 dst_sel:WORD_1 dst_unused:UNUSED_PAD src0_sel:DWORD", 0x40000000, 0,
-                 0x40000000}));
+        SdwaCase{"v_lshlrev_b32_sdwa v0, v2, v4 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:DWORD "
+                 "src1_sel:WORD_0",
+                 4, 0xffff0003, 0x30},
+        SdwaCase{"v_cvt_f32_f16_sdwa v0, v2 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:WORD_1", 0x40000000,
+                 0, 0x40000000},
+        SdwaCase{"v_cvt_f16_f32_sdwa v0, v2 dst_sel:WORD_1 dst_unused:UNUSED_PAD src0_sel:DWORD", 0x40000000,
+                 0, 0x40000000}));
 
 TEST(SdwaCompares, Parts) {
   WaveFixture fixture("gfx90a");
@@ -185,7 +192,8 @@ TEST(SdwaCompares, Parts) {
   EXPECT_EQ(fixture.wave.vcc(), 0x1full);
 }
 
-// The half of the register that a 16-bit result does not need: cleared on gfx9 but for a few instructions, kept later.
+// The half of the register that a 16-bit result does not need: cleared on gfx9 but for a few instructions,
+// kept later.
 TEST(Halves, TheOtherHalf) {
   const auto result = [](const char* chip, const char* text) {
     WaveFixture fixture(chip);

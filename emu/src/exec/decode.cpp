@@ -258,7 +258,8 @@ void read_generic(const Instruction& instruction, const Chip& chip, int wave_siz
   }
   for (const ValueType type : row.sources) {
     if (type == ValueType::none) break;
-    if (type == ValueType::mask && next == operands.size()) {  // v_dual_cndmask_b32 reads VCC without saying so
+    if (type == ValueType::mask &&
+        next == operands.size()) {  // v_dual_cndmask_b32 reads VCC without saying so
       op.source[op.source_count++] = {.from = From::scalar, .index = scalar::vcc};
       continue;
     }

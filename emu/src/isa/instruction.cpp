@@ -191,10 +191,11 @@ TextOperand parse_operand(std::string_view text) {
   return operand;
 }
 
+// Not a16: where no operand comes before it that is a register.
 bool is_modifier_word(std::string_view word) {
-  constexpr std::array words = {"glc",        "slc",   "dlc",   "scc",   "sc0",    "sc1",  "nt",
-                                "gds",        "lds",   "offen", "idxen", "addr64", "tfe",  "clamp",
-                                "bound_ctrl", "unorm", "r128",  "a16",   "d16",    "done", "vm"};
+  constexpr std::array words = {"glc",        "slc",   "dlc",   "scc",   "sc0",    "sc1", "nt",
+                                "gds",        "lds",   "offen", "idxen", "addr64", "tfe", "clamp",
+                                "bound_ctrl", "unorm", "r128",  "d16",   "done",   "vm"};
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 

@@ -1,5 +1,5 @@
-// Decodes every instruction of code objects and lists those that the emulator does not know, one line per mnemonic:
-// how often, and the first one's text.
+// Decodes every instruction of code objects and lists those that the emulator does not know, one line per
+// mnemonic: how often, and the first one's text.
 #include <fmt/format.h>
 
 #include <exception>
@@ -38,7 +38,8 @@ void decode_file(const char* path, Result& result) {
   const CodeObject object = parse_code_object(read_file(path));
   const Chip* chip = find_chip(object.processor());
   if (chip == nullptr) throw std::runtime_error(fmt::format("{}: unknown chip {}", path, object.target));
-  const int wave_size = object.kernels.empty() ? chip->wave_size : static_cast<int>(object.kernels[0].wavefront_size);
+  const int wave_size =
+      object.kernels.empty() ? chip->wave_size : static_cast<int>(object.kernels[0].wavefront_size);
   Disassembler disassembler(*chip, wave_size);
   for (const Segment& segment : object.segments) {
     if (!segment.executable) continue;
@@ -69,7 +70,8 @@ void decode_file(const char* path, Result& result) {
 int main(int count, char** arguments) try {
   Result result;
   for (int i = 1; i < count; ++i) decode_file(arguments[i], result);
-  for (const auto& [name, unknown] : result.unknown) fmt::print("{} x {}: {}\n", unknown.count, name, unknown.first);
+  for (const auto& [name, unknown] : result.unknown)
+    fmt::print("{} x {}: {}\n", unknown.count, name, unknown.first);
   fmt::print("{} mnemonics known, {} not\n", result.known.size(), result.unknown.size());
   return result.unknown.empty() ? 0 : 1;
 } catch (const std::exception& problem) {

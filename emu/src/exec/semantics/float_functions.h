@@ -1,5 +1,5 @@
-// The float operations whose results the instruction set manuals pin down: least and greatest with what is not a
-// number, median, fractions, exponents.
+// The float operations whose results the instruction set manuals pin down: least and greatest with what is
+// not a number, median, fractions, exponents.
 #pragma once
 
 #include <bit>
@@ -10,8 +10,8 @@
 
 namespace hipemu::HIPEMU_VARIANT {
 
-// A float with its bits, so that f16, f32 and f64 share the code below. Halves are handled as floats: every half and
-// every comparison of halves is exact there, and a signaling half is a signaling float.
+// A float with its bits, so that f16, f32 and f64 share the code below. Halves are handled as floats: every
+// half and every comparison of halves is exact there, and a signaling half is a signaling float.
 template <class T>
 struct FloatBits;
 template <>

@@ -1,5 +1,6 @@
-// Float instructions honour the MODE register: the direction of rounding and whether subnormal numbers count as zero.
-// HIP's default (nearest, all kept) is the fast way; anything else runs the same lambda in a slower one.
+// Float instructions honour the MODE register: the direction of rounding and whether subnormal numbers count
+// as zero. HIP's default (nearest, all kept) is the fast way; anything else runs the same lambda in a slower
+// one.
 #pragma once
 
 #include <cfenv>
@@ -127,7 +128,8 @@ void run_float(Wave& wave, const Operation& op) {
     run_in_mode<W, F>(wave, op);
 }
 
-// Like vector_alu and accumulating, for instructions that MODE applies to. A result of f16 is given as HalfOf.
+// Like vector_alu and accumulating, for instructions that MODE applies to. A result of f16 is given as
+// HalfOf.
 template <class F>
 Semantics float_alu(std::string_view name, F) {
   Semantics row = vector_alu(name, InMode<UsualMode, F>{});

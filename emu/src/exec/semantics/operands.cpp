@@ -1,5 +1,5 @@
-// Operands with modifiers: what a source register turns into before an instruction computes, and a result before it
-// is stored.
+// Operands with modifiers: what a source register turns into before an instruction computes, and a result
+// before it is stored.
 #include <algorithm>
 #include <cstring>
 
@@ -11,8 +11,8 @@ namespace {
 template <int W>
 constexpr uint64_t all_lanes = W == 64 ? ~0ull : (1ull << (W % 64)) - 1;
 
-// Lane i gets the value of lane source[i]. Lanes that have none, or whose neighbour is switched off, get zero or are
-// not written: that is up to bound_ctrl.
+// Lane i gets the value of lane source[i]. Lanes that have none, or whose neighbour is switched off, get zero
+// or are not written: that is up to bound_ctrl.
 template <int W>
 void permute(const Wave& wave, const LanePermutation& permutation, const uint32_t* row, uint32_t* result,
              Reading& reading) {
@@ -30,7 +30,8 @@ void permute(const Wave& wave, const LanePermutation& permutation, const uint32_
 
 // The registers of a source, before any modifier.
 template <int W>
-void fetch(Wave& wave, const Operation& op, int k, bool wide, uint32_t* low, uint32_t* high, Reading& reading) {
+void fetch(Wave& wave, const Operation& op, int k, bool wide, uint32_t* low, uint32_t* high,
+           Reading& reading) {
   const Source& source = op.source[k];
   if (source.from == From::vector) {
     if (k == 0 && op.permutation != nullptr) {
@@ -204,11 +205,13 @@ void write_modified(Wave& wave, const Operation& op, ValueType type, uint32_t* l
     // SDWA says what happens to the other bits; writing one half otherwise leaves the other alone.
     const bool preserve = !op.sdwa || op.destination_unused == Operation::Unused::preserve;
     const bool sign_extend = op.sdwa && op.destination_unused == Operation::Unused::sign_extend;
-    const uint32_t keep = preserve ? (op.sdwa || op.destination_part != Part::low_word ? ~field : op.keep_mask) : 0;
+    const uint32_t keep =
+        preserve ? (op.sdwa || op.destination_part != Part::low_word ? ~field : op.keep_mask) : 0;
     const int left = 32 - range.width, right = left - range.shift;
     for (int i = 0; i < W; ++i) {
-      const uint32_t moved = sign_extend ? static_cast<uint32_t>(static_cast<int32_t>(low[i] << left) >> right)
-                                         : low[i] << left >> right;
+      const uint32_t moved = sign_extend
+                                 ? static_cast<uint32_t>(static_cast<int32_t>(low[i] << left) >> right)
+                                 : low[i] << left >> right;
       low[i] = (moved & (sign_extend ? ~0u << range.shift : field)) | (row[i] & keep);
     }
   } else if (is_16_bit(type)) {

@@ -51,17 +51,25 @@ void add_single(Rows& rows) {
 }
 
 void add_half(Rows& rows) {
-  rows.push_back(scalar_alu("s_add_f16", [](Wave&, Half16 a, Half16 b) { return Half16(add_to_odd(f(a), f(b))); }));
-  rows.push_back(scalar_alu("s_sub_f16", [](Wave&, Half16 a, Half16 b) { return Half16(add_to_odd(f(a), -f(b))); }));
+  rows.push_back(
+      scalar_alu("s_add_f16", [](Wave&, Half16 a, Half16 b) { return Half16(add_to_odd(f(a), f(b))); }));
+  rows.push_back(
+      scalar_alu("s_sub_f16", [](Wave&, Half16 a, Half16 b) { return Half16(add_to_odd(f(a), -f(b))); }));
   rows.push_back(scalar_alu("s_mul_f16", [](Wave&, Half16 a, Half16 b) { return Half16(f(a) * f(b)); }));
   rows.push_back(accumulating_scalar(scalar_alu(
       "s_fmac_f16", [](Wave&, Half16 a, Half16 b, Half16 c) { return fused_multiply_add(a, b, c); })));
-  rows.push_back(scalar_alu("s_min_f16", [](Wave&, Half16 a, Half16 b) { return Half16(min_ieee(f(a), f(b))); }));
-  rows.push_back(scalar_alu("s_max_f16", [](Wave&, Half16 a, Half16 b) { return Half16(max_ieee(f(a), f(b))); }));
-  rows.push_back(scalar_alu("s_min_num_f16", [](Wave&, Half16 a, Half16 b) { return Half16(min_num(f(a), f(b))); }));
-  rows.push_back(scalar_alu("s_max_num_f16", [](Wave&, Half16 a, Half16 b) { return Half16(max_num(f(a), f(b))); }));
-  rows.push_back(scalar_alu("s_minimum_f16", [](Wave&, Half16 a, Half16 b) { return Half16(minimum(f(a), f(b))); }));
-  rows.push_back(scalar_alu("s_maximum_f16", [](Wave&, Half16 a, Half16 b) { return Half16(maximum(f(a), f(b))); }));
+  rows.push_back(
+      scalar_alu("s_min_f16", [](Wave&, Half16 a, Half16 b) { return Half16(min_ieee(f(a), f(b))); }));
+  rows.push_back(
+      scalar_alu("s_max_f16", [](Wave&, Half16 a, Half16 b) { return Half16(max_ieee(f(a), f(b))); }));
+  rows.push_back(
+      scalar_alu("s_min_num_f16", [](Wave&, Half16 a, Half16 b) { return Half16(min_num(f(a), f(b))); }));
+  rows.push_back(
+      scalar_alu("s_max_num_f16", [](Wave&, Half16 a, Half16 b) { return Half16(max_num(f(a), f(b))); }));
+  rows.push_back(
+      scalar_alu("s_minimum_f16", [](Wave&, Half16 a, Half16 b) { return Half16(minimum(f(a), f(b))); }));
+  rows.push_back(
+      scalar_alu("s_maximum_f16", [](Wave&, Half16 a, Half16 b) { return Half16(maximum(f(a), f(b))); }));
   rows.push_back(scalar_alu("s_ceil_f16", [](Wave&, Half16 a) { return Half16(std::ceil(f(a))); }));
   rows.push_back(scalar_alu("s_floor_f16", [](Wave&, Half16 a) { return Half16(std::floor(f(a))); }));
   rows.push_back(scalar_alu("s_trunc_f16", [](Wave&, Half16 a) { return Half16(std::trunc(f(a))); }));
@@ -75,8 +83,9 @@ void add_conversions(Rows& rows) {
   rows.push_back(scalar_alu("s_cvt_u32_f32", [](Wave&, float a) { return to_integer<uint32_t>(a); }));
   rows.push_back(scalar_alu("s_cvt_f16_f32", [](Wave&, float a) { return Half16(a); }));
   rows.push_back(scalar_alu("s_cvt_f32_f16", [](Wave&, Half16 a) { return quieted(f(a)); }));
-  rows.push_back(scalar_alu("s_cvt_hi_f32_f16",
-                            [](Wave&, uint32_t a) { return quieted(half_to_float(static_cast<uint16_t>(a >> 16))); }));
+  rows.push_back(scalar_alu("s_cvt_hi_f32_f16", [](Wave&, uint32_t a) {
+    return quieted(half_to_float(static_cast<uint16_t>(a >> 16)));
+  }));
   rows.push_back(scalar_alu("s_cvt_pk_rtz_f16_f32", [](Wave&, float a, float b) {
     return round_to_half(a, Rounding::toward_zero) |
            static_cast<uint32_t>(round_to_half(b, Rounding::toward_zero)) << 16;

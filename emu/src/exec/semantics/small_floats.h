@@ -7,8 +7,8 @@
 
 namespace hipemu::HIPEMU_VARIANT {
 
-// `top`: the largest finite code. `overflow`: what a number too large becomes. `without_sign`: no negative zero, and
-// its code is the only NaN (the formats of gfx942).
+// `top`: the largest finite code. `overflow`: what a number too large becomes. `without_sign`: no negative
+// zero, and its code is the only NaN (the formats of gfx942).
 struct E4m3 {
   static constexpr int mantissa = 3, bias = 7;
   static constexpr uint8_t top = 0x7e, overflow = 0x7f, nan = 0x7f;
@@ -38,14 +38,15 @@ float decode_small(uint8_t code) {
     const bool infinite = Format::has_infinity && size == Format::overflow;
     return std::bit_cast<float>(sign | (infinite ? 0x7f800000u : 0x7fc00000u));
   }
-  // With exponent and mantissa moved into those of a float, the difference of the biases is a factor. Subnormal
-  // numbers come out right because the product is exact.
+  // With exponent and mantissa moved into those of a float, the difference of the biases is a factor.
+  // Subnormal numbers come out right because the product is exact.
   const float moved = std::bit_cast<float>(size << (23 - Format::mantissa));
   const float factor = std::bit_cast<float>(static_cast<uint32_t>(127 + 127 - Format::bias) << 23);
   return std::bit_cast<float>(std::bit_cast<uint32_t>(moved * factor) | sign);
 }
 
-// `random`: the part of a last place, in 2^-32, that is added before cutting off; null rounds to nearest even.
+// `random`: the part of a last place, in 2^-32, that is added before cutting off; null rounds to nearest
+// even.
 template <class Format>
 uint8_t encode_small(float value, const uint32_t* random, bool saturate) {
   const uint8_t sign = std::signbit(value) ? 0x80 : 0;

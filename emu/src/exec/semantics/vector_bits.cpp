@@ -30,8 +30,10 @@ void add_moves(Rows& rows) {
             moving(vector_alu("", [](u32 a) { return a; })));
   rows.push_back(moving(vector_alu("v_mov_b16", [](u16 a) { return a; })));
   rows.push_back(moving(vector_alu("v_mov_b64", [](u64 a) { return a; })));
-  rows.push_back(moving(vector_alu("v_cndmask_b32", [](u32 a, u32 b, bool second) { return second ? b : a; })));
-  rows.push_back(moving(vector_alu("v_cndmask_b16", [](u16 a, u16 b, bool second) { return second ? b : a; })));
+  rows.push_back(
+      moving(vector_alu("v_cndmask_b32", [](u32 a, u32 b, bool second) { return second ? b : a; })));
+  rows.push_back(
+      moving(vector_alu("v_cndmask_b16", [](u16 a, u16 b, bool second) { return second ? b : a; })));
 }
 
 void add_logic(Rows& rows) {
@@ -80,8 +82,7 @@ void add_fields(Rows& rows) {
     return (width & 31) == 0 ? 0 : field;
   }));
   rows.push_back(vector_alu("v_bfi_b32", [](u32 a, u32 b, u32 c) { return (a & b) | (~a & c); }));
-  rows.push_back(
-      vector_alu("v_bfm_b32", [](u32 a, u32 b) { return ((1u << (a & 31)) - 1) << (b & 31); }));
+  rows.push_back(vector_alu("v_bfm_b32", [](u32 a, u32 b) { return ((1u << (a & 31)) - 1) << (b & 31); }));
   rows.push_back(vector_alu("v_bfrev_b32", [](u32 a) {
     a = (a >> 1 & 0x55555555u) | (a & 0x55555555u) << 1;
     a = (a >> 2 & 0x33333333u) | (a & 0x33333333u) << 2;
@@ -103,13 +104,11 @@ void add_fields(Rows& rows) {
 }
 
 void add_counts(Rows& rows) {
-  add_named(rows, {"v_ffbh_u32", "v_clz_i32_u32"}, vector_alu("", [](u32 a) {
-              return a == 0 ? ~0u : static_cast<u32>(std::countl_zero(a));
-            }));
+  add_named(rows, {"v_ffbh_u32", "v_clz_i32_u32"},
+            vector_alu("", [](u32 a) { return a == 0 ? ~0u : static_cast<u32>(std::countl_zero(a)); }));
   add_named(rows, {"v_ffbh_i32", "v_cls_i32"}, vector_alu("", [](u32 a) { return leading_sign_bits(a); }));
-  add_named(rows, {"v_ffbl_b32", "v_ctz_i32_b32"}, vector_alu("", [](u32 a) {
-              return a == 0 ? ~0u : static_cast<u32>(std::countr_zero(a));
-            }));
+  add_named(rows, {"v_ffbl_b32", "v_ctz_i32_b32"},
+            vector_alu("", [](u32 a) { return a == 0 ? ~0u : static_cast<u32>(std::countr_zero(a)); }));
   rows.push_back(
       vector_alu("v_bcnt_u32_b32", [](u32 a, u32 b) { return static_cast<u32>(std::popcount(a)) + b; }));
 }

@@ -140,8 +140,8 @@ void add_integer_compares(Rows& rows, const std::string& type) {
   add_compare<T, Not<Never>>(rows, "t", type);
 }
 
-// Is the value of one of the kinds in `kinds`? Bits: signaling NaN, quiet NaN, then from -infinity up: -infinity,
-// normal, subnormal, zero, +zero, subnormal, normal, infinity.
+// Is the value of one of the kinds in `kinds`? Bits: signaling NaN, quiet NaN, then from -infinity up:
+// -infinity, normal, subnormal, zero, +zero, subnormal, normal, infinity.
 template <class Bits>
 bool is_of_kind(Bits bits, Bits infinity, Bits quiet, uint32_t kinds) {
   constexpr Bits sign = static_cast<Bits>(Bits{1} << (8 * sizeof(Bits) - 1));

@@ -1,5 +1,5 @@
-// Conversions between integers and floats of all sizes. To integers they saturate, and what is not a number becomes
-// zero.
+// Conversions between integers and floats of all sizes. To integers they saturate, and what is not a number
+// becomes zero.
 #include <limits>
 
 #include "exec/semantics/float_functions.h"
@@ -71,8 +71,10 @@ void add_floats_to_integers(Rows& rows) {
             float_alu("", [](float a) { return to_integer<i32>(std::floor(a + 0.5f)); }));
   add_named(rows, {"v_cvt_flr_i32_f32", "v_cvt_floor_i32_f32"},
             float_alu("", [](float a) { return to_integer<i32>(std::floor(a)); }));
-  rows.push_back(float_alu("v_cvt_norm_i16_f16", [](Half16 a) { return normalized<i16>(static_cast<float>(a)); }));
-  rows.push_back(float_alu("v_cvt_norm_u16_f16", [](Half16 a) { return normalized<u16>(static_cast<float>(a)); }));
+  rows.push_back(
+      float_alu("v_cvt_norm_i16_f16", [](Half16 a) { return normalized<i16>(static_cast<float>(a)); }));
+  rows.push_back(
+      float_alu("v_cvt_norm_u16_f16", [](Half16 a) { return normalized<u16>(static_cast<float>(a)); }));
 }
 
 void add_floats_to_floats(Rows& rows) {
@@ -99,15 +101,12 @@ void add_integers_to_integers(Rows& rows) {
 }
 
 void add_packed(Rows& rows) {
-  add_named(rows, {"v_cvt_pkrtz_f16_f32", "v_cvt_pk_rtz_f16_f32"}, float_alu("", [](float a, float b) {
-              return packed(half_toward_zero(a), half_toward_zero(b));
-            }));
-  add_named(rows, {"v_cvt_pknorm_i16_f32", "v_cvt_pk_norm_i16_f32"}, float_alu("", [](float a, float b) {
-              return packed(normalized<i16>(a), normalized<i16>(b));
-            }));
-  add_named(rows, {"v_cvt_pknorm_u16_f32", "v_cvt_pk_norm_u16_f32"}, float_alu("", [](float a, float b) {
-              return packed(normalized<u16>(a), normalized<u16>(b));
-            }));
+  add_named(rows, {"v_cvt_pkrtz_f16_f32", "v_cvt_pk_rtz_f16_f32"},
+            float_alu("", [](float a, float b) { return packed(half_toward_zero(a), half_toward_zero(b)); }));
+  add_named(rows, {"v_cvt_pknorm_i16_f32", "v_cvt_pk_norm_i16_f32"},
+            float_alu("", [](float a, float b) { return packed(normalized<i16>(a), normalized<i16>(b)); }));
+  add_named(rows, {"v_cvt_pknorm_u16_f32", "v_cvt_pk_norm_u16_f32"},
+            float_alu("", [](float a, float b) { return packed(normalized<u16>(a), normalized<u16>(b)); }));
   add_named(rows, {"v_cvt_pknorm_i16_f16", "v_cvt_pk_norm_i16_f16"}, float_alu("", [](Half16 a, Half16 b) {
               return packed(normalized<i16>(static_cast<float>(a)), normalized<i16>(static_cast<float>(b)));
             }));
@@ -117,9 +116,8 @@ void add_packed(Rows& rows) {
   rows.push_back(float_alu("v_cvt_pk_i16_f32", [](float a, float b) {
     return packed(static_cast<u16>(to_integer<i16>(a)), static_cast<u16>(to_integer<i16>(b)));
   }));
-  rows.push_back(float_alu("v_cvt_pk_u16_f32", [](float a, float b) {
-    return packed(to_integer<u16>(a), to_integer<u16>(b));
-  }));
+  rows.push_back(float_alu("v_cvt_pk_u16_f32",
+                           [](float a, float b) { return packed(to_integer<u16>(a), to_integer<u16>(b)); }));
   rows.push_back(float_alu("v_cvt_pk_u8_f32", [](float a, u32 byte, u32 rest) {
     const u32 shift = 8 * (byte & 3);
     return (rest & ~(0xffu << shift)) | static_cast<u32>(to_integer<uint8_t>(a)) << shift;
@@ -128,9 +126,8 @@ void add_packed(Rows& rows) {
     const u32 shift = 8 * (byte & 3);
     return (rest & ~(0xffu << shift)) | static_cast<u32>(to_integer<uint8_t>(a)) << shift;
   }));
-  rows.push_back(vector_alu("v_cvt_pk_bf16_f32", [](float a, float b) {
-    return packed(float_to_bfloat(a), float_to_bfloat(b));
-  }));
+  rows.push_back(vector_alu("v_cvt_pk_bf16_f32",
+                            [](float a, float b) { return packed(float_to_bfloat(a), float_to_bfloat(b)); }));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The instructions a division is made of (scale, multiply-add with the scaling undone, special cases), and the bits of
-// 2/pi that reduce large arguments of sines.
+// The instructions a division is made of (scale, multiply-add with the scaling undone, special cases), and
+// the bits of 2/pi that reduce large arguments of sines.
 #include <array>
 #include <bit>
 
@@ -14,7 +14,8 @@ template <class T>
 struct Division;
 template <>
 struct Division<float> {
-  static constexpr int field_shift = 23, bias = 127, scale_by = 64, far_apart = 96, tiny = 23, underflow = -150;
+  static constexpr int field_shift = 23, bias = 127, scale_by = 64, far_apart = 96, tiny = 23,
+                       underflow = -150;
   static constexpr float least_normal = 0x1p-126f;
 };
 template <>
@@ -33,8 +34,8 @@ bool is_subnormal(T value) {
   return value != 0 && std::abs(value) < Division<T>::least_normal;
 }
 
-// Scales `value`, which is the numerator or the denominator, so that the quotient and what leads to it stay in range.
-// The bit says that v_div_fmas has to undo it because only one of the two was scaled.
+// Scales `value`, which is the numerator or the denominator, so that the quotient and what leads to it stay
+// in range. The bit says that v_div_fmas has to undo it because only one of the two was scaled.
 template <class T>
 WithMask<T> scale_for_division(T value, T denominator, T numerator) {
   using Limits = Division<T>;
@@ -70,8 +71,8 @@ double scaled_down(double a, double b, double c, int by) {
   return result + std::copysign(0x1p-1074, rest);
 }
 
-// The last step: when one operand was scaled the quotient is scaled back, rounding once. A quotient above one came from
-// a denominator that was made larger.
+// The last step: when one operand was scaled the quotient is scaled back, rounding once. A quotient above one
+// came from a denominator that was made larger.
 template <class T>
 T fma_and_unscale(T a, T b, T c, bool scaled) {
   const T plain = std::fma(a, b, c);
@@ -159,8 +160,9 @@ void add_vector_division(Rows& rows) {
               return HalfOf{fix_quotient(static_cast<float>(quotient), static_cast<float>(denominator),
                                          static_cast<float>(numerator), -1000)};
             }));
-  rows.push_back(vector_alu("v_trig_preop_f64",
-                            [](double argument, uint32_t part) { return bits_of_two_over_pi(argument, part); }));
+  rows.push_back(vector_alu("v_trig_preop_f64", [](double argument, uint32_t part) {
+    return bits_of_two_over_pi(argument, part);
+  }));
 }
 
 }  // namespace hipemu::HIPEMU_VARIANT

@@ -87,7 +87,8 @@ void run_mixed_signs(Wave& wave, const Operation& op) {
 void read_signs(const Instruction& instruction, const Chip&, Operation& op) {
   const auto signs = instruction.list("neg_lo");
   op.negate_low = 0;
-  for (std::size_t k = 0; k < signs.size() && k < 2; ++k) op.negate_low |= static_cast<uint8_t>((signs[k] & 1) << k);
+  for (std::size_t k = 0; k < signs.size() && k < 2; ++k)
+    op.negate_low |= static_cast<uint8_t>((signs[k] & 1) << k);
 }
 template <int Bits>
 Semantics mixed_signs(std::string_view name) {

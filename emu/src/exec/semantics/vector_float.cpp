@@ -27,14 +27,15 @@ void add_single(Rows& rows) {
   add_named(rows, {"v_fma_f32", "v_fmaak_f32", "v_fmamk_f32"},
             float_alu("", [](float a, float b, float c) { return std::fma(a, b, c); }));
   // The factor in the middle of fmamk's text is the constant: a * K + c, as written.
-  rows.push_back(float_accumulating("v_fmac_f32", [](float a, float b, float c) { return std::fma(a, b, c); }));
+  rows.push_back(
+      float_accumulating("v_fmac_f32", [](float a, float b, float c) { return std::fma(a, b, c); }));
   add_named(rows, {"v_mad_f32", "v_madak_f32", "v_madmk_f32"},
             float_alu("", [](float a, float b, float c) { return a * b + c; }));
   rows.push_back(float_accumulating("v_mac_f32", [](float a, float b, float c) { return a * b + c; }));
   rows.push_back(
       float_alu("v_mad_legacy_f32", [](float a, float b, float c) { return multiply_zero_wins(a, b) + c; }));
-  rows.push_back(float_accumulating(
-      "v_mac_legacy_f32", [](float a, float b, float c) { return multiply_zero_wins(a, b) + c; }));
+  rows.push_back(float_accumulating("v_mac_legacy_f32",
+                                    [](float a, float b, float c) { return multiply_zero_wins(a, b) + c; }));
   const auto fma_zero_wins = [](float a, float b, float c) {
     return a == 0 || b == 0 ? 0.0f + c : std::fma(a, b, c);
   };
@@ -67,7 +68,8 @@ void add_double(Rows& rows) {
   rows.push_back(float_alu("v_fract_f64", [](double a) { return fraction(a, 0x1.fffffffffffffp-1); }));
   rows.push_back(float_alu("v_ldexp_f64", [](double a, int32_t b) { return scale(a, b); }));
   rows.push_back(float_alu("v_frexp_mant_f64", [](double a) { return mantissa(a); }));
-  rows.push_back(float_alu("v_frexp_exp_i32_f64", [](double a) { return static_cast<int32_t>(exponent(a)); }));
+  rows.push_back(
+      float_alu("v_frexp_exp_i32_f64", [](double a) { return static_cast<int32_t>(exponent(a)); }));
 }
 
 void add_half(Rows& rows) {
@@ -83,15 +85,17 @@ void add_half(Rows& rows) {
             float_alu("", [](Half16 a, Half16 b, Half16 c) { return half_mad(a, b, c); }));
   rows.push_back(
       float_accumulating("v_mac_f16", [](Half16 a, Half16 b, Half16 c) { return half_mad(a, b, c); }));
-  rows.push_back(float_alu("v_floor_f16", [](Half16 a) { return HalfOf{std::floor(static_cast<float>(a))}; }));
+  rows.push_back(
+      float_alu("v_floor_f16", [](Half16 a) { return HalfOf{std::floor(static_cast<float>(a))}; }));
   rows.push_back(float_alu("v_ceil_f16", [](Half16 a) { return HalfOf{std::ceil(static_cast<float>(a))}; }));
-  rows.push_back(float_alu("v_trunc_f16", [](Half16 a) { return HalfOf{std::trunc(static_cast<float>(a))}; }));
+  rows.push_back(
+      float_alu("v_trunc_f16", [](Half16 a) { return HalfOf{std::trunc(static_cast<float>(a))}; }));
   rows.push_back(float_alu("v_rndne_f16", [](Half16 a) { return HalfOf{std::rint(static_cast<float>(a))}; }));
   rows.push_back(float_alu("v_fract_f16", [](Half16 a) {
     return HalfOf{fraction(static_cast<float>(a), half_to_float(0x3bff))};
   }));
-  rows.push_back(float_alu("v_ldexp_f16",
-                           [](Half16 a, int16_t b) { return HalfOf{scale(static_cast<float>(a), b)}; }));
+  rows.push_back(
+      float_alu("v_ldexp_f16", [](Half16 a, int16_t b) { return HalfOf{scale(static_cast<float>(a), b)}; }));
   rows.push_back(
       float_alu("v_frexp_mant_f16", [](Half16 a) { return HalfOf{mantissa(static_cast<float>(a))}; }));
   rows.push_back(float_alu("v_frexp_exp_i16_f16",

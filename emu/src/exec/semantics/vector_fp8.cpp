@@ -1,4 +1,5 @@
-// Conversions between f32 and floats of eight bits. gfx942 has formats of its own (FNUZ), gfx12 those of the OCP.
+// Conversions between f32 and floats of eight bits. gfx942 has formats of its own (FNUZ), gfx12 those of the
+// OCP.
 #include "exec/semantics/float_mode.h"
 #include "exec/semantics/small_floats.h"
 
@@ -12,7 +13,9 @@ constexpr uint32_t saturating_mode = 1u << 23;  // MODE.FP16_OVFL
 
 constexpr Part bytes[] = {Part::byte0, Part::byte1, Part::byte2, Part::byte3};
 
-void read_format(const Instruction&, const Chip& chip, Operation& op) { op.flags = chip.fp8_is_fnuz ? fnuz : 0; }
+void read_format(const Instruction&, const Chip& chip, Operation& op) {
+  op.flags = chip.fp8_is_fnuz ? fnuz : 0;
+}
 
 // byte_sel picks the byte of the source.
 void read_source_byte(const Instruction& instruction, const Chip& chip, Operation& op) {
@@ -67,7 +70,8 @@ void run_by_format(Wave& wave, const Operation& op) {
     run_vector<W, Ocp>(wave, op);
 }
 template <class Ocp, class Fnuz>
-Semantics by_format(std::string_view name, Ocp ocp, Fnuz, void (*refine)(const Instruction&, const Chip&, Operation&)) {
+Semantics by_format(std::string_view name, Ocp ocp, Fnuz,
+                    void (*refine)(const Instruction&, const Chip&, Operation&)) {
   Semantics row = vector_alu(name, ocp);
   row.wave32 = run_by_format<32, Ocp, Fnuz>;
   row.wave64 = run_by_format<64, Ocp, Fnuz>;

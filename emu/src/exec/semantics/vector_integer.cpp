@@ -1,5 +1,5 @@
-// Integer arithmetic on lanes: sums with and without carry, products, least and greatest, sums of differences. Where
-// the clamp bit makes an instruction saturate, that is the second lambda.
+// Integer arithmetic on lanes: sums with and without carry, products, least and greatest, sums of
+// differences. Where the clamp bit makes an instruction saturate, that is the second lambda.
 #include <algorithm>
 #include <bit>
 #include <limits>
@@ -102,10 +102,10 @@ void add_carries(Rows& rows) {
 void add_products(Rows& rows) {
   rows.push_back(vector_alu("v_mul_lo_u32", [](u32 a, u32 b) { return a * b; }));
   rows.push_back(vector_alu("v_mul_lo_i32", [](u32 a, u32 b) { return a * b; }));
-  rows.push_back(vector_alu(
-      "v_mul_hi_u32", [](u32 a, u32 b) { return static_cast<u32>((static_cast<u64>(a) * b) >> 32); }));
-  rows.push_back(vector_alu(
-      "v_mul_hi_i32", [](i32 a, i32 b) { return static_cast<i32>((static_cast<i64>(a) * b) >> 32); }));
+  rows.push_back(vector_alu("v_mul_hi_u32",
+                            [](u32 a, u32 b) { return static_cast<u32>((static_cast<u64>(a) * b) >> 32); }));
+  rows.push_back(vector_alu("v_mul_hi_i32",
+                            [](i32 a, i32 b) { return static_cast<i32>((static_cast<i64>(a) * b) >> 32); }));
   rows.push_back(vector_alu("v_mul_u32_u24", [](u32 a, u32 b) { return low24(a) * low24(b); }));
   rows.push_back(vector_alu("v_mul_i32_i24", [](i32 a, i32 b) {
     return static_cast<i32>(static_cast<u32>(low24(a)) * static_cast<u32>(low24(b)));
@@ -127,7 +127,8 @@ void add_products(Rows& rows) {
   rows.push_back(vector_alu(
       "v_mad_i32_i24",
       [](i32 a, i32 b, i32 c) {
-        return static_cast<i32>(static_cast<u32>(low24(a)) * static_cast<u32>(low24(b)) + static_cast<u32>(c));
+        return static_cast<i32>(static_cast<u32>(low24(a)) * static_cast<u32>(low24(b)) +
+                                static_cast<u32>(c));
       },
       [](i32 a, i32 b, i32 c) { return saturated<i32>(static_cast<i64>(low24(a)) * low24(b) + c); }));
   add_named(rows, {"v_mad_u16", "v_mad_legacy_u16"},
@@ -154,7 +155,8 @@ void add_products(Rows& rows) {
               const i64 sum = static_cast<i64>(static_cast<u64>(product) + static_cast<u64>(c));
               return WithMask<i64>{sum, ((product ^ sum) & (c ^ sum)) < 0};
             }));
-  rows.push_back(vector_alu("v_mad_nc_u64_u32", [](u32 a, u32 b, u64 c) { return static_cast<u64>(a) * b + c; }));
+  rows.push_back(
+      vector_alu("v_mad_nc_u64_u32", [](u32 a, u32 b, u64 c) { return static_cast<u64>(a) * b + c; }));
 }
 
 template <class T>
@@ -218,14 +220,17 @@ void run_mqsad_u32(Wave& wave, const Operation& op) {
 void add_differences(Rows& rows) {
   rows.push_back(vector_alu(
       "v_sad_u8", [](u32 a, u32 b, u32 c) { return sum_of_byte_differences(a, b) + c; },
-      [](u32 a, u32 b, u32 c) { return saturated<u32>(static_cast<i64>(sum_of_byte_differences(a, b)) + c); }));
-  rows.push_back(
-      vector_alu("v_sad_hi_u8", [](u32 a, u32 b, u32 c) { return (sum_of_byte_differences(a, b) << 16) + c; }));
+      [](u32 a, u32 b, u32 c) {
+        return saturated<u32>(static_cast<i64>(sum_of_byte_differences(a, b)) + c);
+      }));
+  rows.push_back(vector_alu("v_sad_hi_u8",
+                            [](u32 a, u32 b, u32 c) { return (sum_of_byte_differences(a, b) << 16) + c; }));
   rows.push_back(vector_alu("v_sad_u16", [](u32 a, u32 b, u32 c) {
     return absolute_difference(a & 0xffff, b & 0xffff) + absolute_difference(a >> 16, b >> 16) + c;
   }));
   rows.push_back(vector_alu("v_sad_u32", [](u32 a, u32 b, u32 c) { return absolute_difference(a, b) + c; }));
-  rows.push_back(vector_alu("v_msad_u8", [](u32 a, u32 b, u32 c) { return masked_byte_differences(a, b) + c; }));
+  rows.push_back(
+      vector_alu("v_msad_u8", [](u32 a, u32 b, u32 c) { return masked_byte_differences(a, b) + c; }));
   rows.push_back(vector_alu("v_qsad_pk_u16_u8", [](u64 a, u32 b, u64 c) {
     return four_windows(a, b, c, sum_of_byte_differences);
   }));

@@ -1,5 +1,5 @@
-// Instructions that know which lane they are in: reading and writing one lane, permutations, counting lanes below,
-// registers addressed through M0.
+// Instructions that know which lane they are in: reading and writing one lane, permutations, counting lanes
+// below, registers addressed through M0.
 #include <bit>
 #include <string>
 #include <utility>
@@ -94,8 +94,8 @@ void permute_rows(Wave& wave, const Operation& op, bool other_row, Select select
 }
 template <int W, bool OtherRow>
 void permute_by_scalars(Wave& wave, const Operation& op) {
-  const uint64_t selectors = static_cast<uint64_t>(scalar_value(wave, op.source[2])) << 32 |
-                             scalar_value(wave, op.source[1]);
+  const uint64_t selectors =
+      static_cast<uint64_t>(scalar_value(wave, op.source[2])) << 32 | scalar_value(wave, op.source[1]);
   permute_rows<W>(wave, op, OtherRow, [&](int lane) { return selectors >> (4 * (lane & 15)); });
 }
 template <int W, bool OtherRow>
@@ -113,9 +113,9 @@ void swap_halves(Wave& wave, const Operation& op) {
 // A register whose number has an offset from M0 added.
 uint32_t* indexed_row(Wave& wave, uint32_t base, uint32_t offset) {
   if (base + offset >= 256 || (wave.vector_rows != 0 && base + offset >= wave.vector_rows))
-    throw KernelFault{Fault::Kind::illegal_address,
-                      "v" + std::to_string(base) + " indexed by M0 = " + std::to_string(offset) +
-                          " is beyond the registers of the kernel"};
+    throw KernelFault{Fault::Kind::illegal_address, "v" + std::to_string(base) +
+                                                        " indexed by M0 = " + std::to_string(offset) +
+                                                        " is beyond the registers of the kernel"};
   return wave.row(base + offset);
 }
 
@@ -180,18 +180,24 @@ void add_vector_lanes(Rows& rows) {
     row.refine = read_permute_flags;
     rows.push_back(row);
   };
-  permutation(lane_row("v_permlane16_b32", three_sources, permute_by_scalars<32, false>, permute_by_scalars<64, false>));
-  permutation(lane_row("v_permlanex16_b32", three_sources, permute_by_scalars<32, true>, permute_by_scalars<64, true>));
-  permutation(
-      lane_row("v_permlane16_var_b32", two_sources, permute_by_lanes<32, false>, permute_by_lanes<64, false>));
+  permutation(lane_row("v_permlane16_b32", three_sources, permute_by_scalars<32, false>,
+                       permute_by_scalars<64, false>));
+  permutation(lane_row("v_permlanex16_b32", three_sources, permute_by_scalars<32, true>,
+                       permute_by_scalars<64, true>));
+  permutation(lane_row("v_permlane16_var_b32", two_sources, permute_by_lanes<32, false>,
+                       permute_by_lanes<64, false>));
   permutation(
       lane_row("v_permlanex16_var_b32", two_sources, permute_by_lanes<32, true>, permute_by_lanes<64, true>));
   rows.push_back(lane_row("v_permlane64_b32", one_source, swap_halves<32>, swap_halves<64>));
 
-  rows.push_back(lane_row("v_movreld_b32", one_source, run_move<32, destination_offset>, run_move<64, destination_offset>));
-  rows.push_back(lane_row("v_movrels_b32", one_source, run_move<32, source_offset>, run_move<64, source_offset>));
-  rows.push_back(lane_row("v_movrelsd_b32", one_source, run_move<32, same_offset>, run_move<64, same_offset>));
-  rows.push_back(lane_row("v_movrelsd_2_b32", one_source, run_move<32, two_offsets>, run_move<64, two_offsets>));
+  rows.push_back(lane_row("v_movreld_b32", one_source, run_move<32, destination_offset>,
+                          run_move<64, destination_offset>));
+  rows.push_back(
+      lane_row("v_movrels_b32", one_source, run_move<32, source_offset>, run_move<64, source_offset>));
+  rows.push_back(
+      lane_row("v_movrelsd_b32", one_source, run_move<32, same_offset>, run_move<64, same_offset>));
+  rows.push_back(
+      lane_row("v_movrelsd_2_b32", one_source, run_move<32, two_offsets>, run_move<64, two_offsets>));
   add_named(rows, {"v_swap_b32"}, lane_row("", one_source, run_swap<32>, run_swap<64>));
   rows.push_back(lane_row("v_swaprel_b32", one_source, run_swap_indexed<32>, run_swap_indexed<64>));
 

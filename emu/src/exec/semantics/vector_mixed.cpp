@@ -1,11 +1,13 @@
-// Multiply-add with each operand f32 or one half of a register (v_fma_mix_f32 and its forms with an f16 result).
+// Multiply-add with each operand f32 or one half of a register (v_fma_mix_f32 and its forms with an f16
+// result).
 #include "exec/semantics/float_functions.h"
 #include "exec/semantics/float_mode.h"
 
 namespace hipemu::HIPEMU_VARIANT {
 namespace {
 
-// op_sel_hi says that a source is f16, op_sel which half. Unlike for packed instructions both are 0 when not printed.
+// op_sel_hi says that a source is f16, op_sel which half. Unlike for packed instructions both are 0 when not
+// printed.
 void read_mixed(const Instruction& instruction, const Chip&, Operation& op) {
   const auto select = instruction.list("op_sel"), is_half = instruction.list("op_sel_hi");
   op.destination_part = Part::dword;
@@ -56,7 +58,8 @@ void run_mixed(Wave& wave, const Operation& op) {
   } else {
     const auto rounding = static_cast<Rounding>(wave.mode >> 2 & 3);
     for (int i = 0; i < W; ++i)
-      result.lane[i] = round_to_half(to_odd_float(fma_to_odd(value(a, i), value(b, i), value(c, i))), rounding);
+      result.lane[i] =
+          round_to_half(to_odd_float(fma_to_odd(value(a, i), value(b, i), value(c, i))), rounding);
   }
   write_result<W, Result>(wave, op, result, unused, reading.write_mask);
 }

@@ -77,7 +77,8 @@ struct PairwiseNearest;
 template <class F, class... A>
 struct PairwiseNearest<F, std::tuple<A...>> {
   auto operator()(typename PairOf<A>::Type... pairs) const {
-    return pair_of(Half16(F{}(half_of<A>(pairs, false)...).value), Half16(F{}(half_of<A>(pairs, true)...).value));
+    return pair_of(Half16(F{}(half_of<A>(pairs, false)...).value),
+                   Half16(F{}(half_of<A>(pairs, true)...).value));
   }
 };
 
@@ -133,16 +134,20 @@ void add_integers(Rows& rows) {
   rows.push_back(packed_integers(
       "v_pk_sub_i16", [](i16 a, i16 b) { return static_cast<i16>(a - b); },
       [](i16 a, i16 b) { return saturated<i16>(a - b); }));
-  rows.push_back(packed_integers("v_pk_mul_lo_u16", [](u16 a, u16 b) { return static_cast<u16>(uint32_t{a} * b); }));
+  rows.push_back(
+      packed_integers("v_pk_mul_lo_u16", [](u16 a, u16 b) { return static_cast<u16>(uint32_t{a} * b); }));
   rows.push_back(packed_integers(
       "v_pk_mad_u16", [](u16 a, u16 b, u16 c) { return static_cast<u16>(uint32_t{a} * b + c); },
       [](u16 a, u16 b, u16 c) { return saturated<u16>(int64_t{a} * b + c); }));
   rows.push_back(packed_integers(
       "v_pk_mad_i16", [](i16 a, i16 b, i16 c) { return static_cast<i16>(a * b + c); },
       [](i16 a, i16 b, i16 c) { return saturated<i16>(int64_t{a} * b + c); }));
-  rows.push_back(packed_integers("v_pk_lshlrev_b16", [](u16 a, u16 b) { return static_cast<u16>(b << (a & 15)); }));
-  rows.push_back(packed_integers("v_pk_lshrrev_b16", [](u16 a, u16 b) { return static_cast<u16>(b >> (a & 15)); }));
-  rows.push_back(packed_integers("v_pk_ashrrev_i16", [](i16 a, i16 b) { return static_cast<i16>(b >> (a & 15)); }));
+  rows.push_back(
+      packed_integers("v_pk_lshlrev_b16", [](u16 a, u16 b) { return static_cast<u16>(b << (a & 15)); }));
+  rows.push_back(
+      packed_integers("v_pk_lshrrev_b16", [](u16 a, u16 b) { return static_cast<u16>(b >> (a & 15)); }));
+  rows.push_back(
+      packed_integers("v_pk_ashrrev_i16", [](i16 a, i16 b) { return static_cast<i16>(b >> (a & 15)); }));
   rows.push_back(packed_integers("v_pk_min_u16", [](u16 a, u16 b) { return a < b ? a : b; }));
   rows.push_back(packed_integers("v_pk_max_u16", [](u16 a, u16 b) { return a > b ? a : b; }));
   rows.push_back(packed_integers("v_pk_min_i16", [](i16 a, i16 b) { return a < b ? a : b; }));
@@ -152,7 +157,8 @@ void add_integers(Rows& rows) {
 float f(Half16 value) { return static_cast<float>(value); }
 
 void add_halves(Rows& rows) {
-  rows.push_back(packed_halves("v_pk_add_f16", [](Half16 a, Half16 b) { return HalfOf{add_to_odd(f(a), f(b))}; }));
+  rows.push_back(
+      packed_halves("v_pk_add_f16", [](Half16 a, Half16 b) { return HalfOf{add_to_odd(f(a), f(b))}; }));
   rows.push_back(packed_halves("v_pk_mul_f16", [](Half16 a, Half16 b) { return HalfOf{f(a) * f(b)}; }));
   const auto fma = [](Half16 a, Half16 b, Half16 c) { return HalfOf{add_to_odd(f(a) * f(b), f(c))}; };
   rows.push_back(packed_halves("v_pk_fma_f16", fma));
@@ -160,12 +166,18 @@ void add_halves(Rows& rows) {
   fmac.sources[2] = ValueType::none;
   fmac.accumulates = true;
   rows.push_back(fmac);
-  rows.push_back(packed_halves("v_pk_min_f16", [](Half16 a, Half16 b) { return HalfOf{min_ieee(f(a), f(b))}; }));
-  rows.push_back(packed_halves("v_pk_max_f16", [](Half16 a, Half16 b) { return HalfOf{max_ieee(f(a), f(b))}; }));
-  rows.push_back(packed_halves("v_pk_min_num_f16", [](Half16 a, Half16 b) { return HalfOf{min_num(f(a), f(b))}; }));
-  rows.push_back(packed_halves("v_pk_max_num_f16", [](Half16 a, Half16 b) { return HalfOf{max_num(f(a), f(b))}; }));
-  rows.push_back(packed_halves("v_pk_minimum_f16", [](Half16 a, Half16 b) { return HalfOf{minimum(f(a), f(b))}; }));
-  rows.push_back(packed_halves("v_pk_maximum_f16", [](Half16 a, Half16 b) { return HalfOf{maximum(f(a), f(b))}; }));
+  rows.push_back(
+      packed_halves("v_pk_min_f16", [](Half16 a, Half16 b) { return HalfOf{min_ieee(f(a), f(b))}; }));
+  rows.push_back(
+      packed_halves("v_pk_max_f16", [](Half16 a, Half16 b) { return HalfOf{max_ieee(f(a), f(b))}; }));
+  rows.push_back(
+      packed_halves("v_pk_min_num_f16", [](Half16 a, Half16 b) { return HalfOf{min_num(f(a), f(b))}; }));
+  rows.push_back(
+      packed_halves("v_pk_max_num_f16", [](Half16 a, Half16 b) { return HalfOf{max_num(f(a), f(b))}; }));
+  rows.push_back(
+      packed_halves("v_pk_minimum_f16", [](Half16 a, Half16 b) { return HalfOf{minimum(f(a), f(b))}; }));
+  rows.push_back(
+      packed_halves("v_pk_maximum_f16", [](Half16 a, Half16 b) { return HalfOf{maximum(f(a), f(b))}; }));
 }
 
 void add_floats(Rows& rows) {
@@ -173,8 +185,9 @@ void add_floats(Rows& rows) {
   rows.push_back(packed_floats("v_pk_mul_f32", [](float a, float b) { return a * b; }));
   rows.push_back(packed_floats("v_pk_fma_f32", [](float a, float b, float c) { return std::fma(a, b, c); }));
   // op_sel of each source names the half it gives.
-  rows.push_back(moving(
-      vector_alu("v_pk_mov_b32", [](PackedF32 a, PackedF32 b) { return PackedF32{a.low, b.low}; })));
+  rows.push_back(moving(vector_alu("v_pk_mov_b32", [](PackedF32 a, PackedF32 b) {
+    return PackedF32{a.low, b.low};
+  })));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Reciprocals, roots, powers, logarithms and sines. The hardware's own last bits are not specified; these are right to
-// within rounding.
+// Reciprocals, roots, powers, logarithms and sines. The hardware's own last bits are not specified; these are
+// right to within rounding.
 #include "exec/semantics/float_functions.h"
 #include "exec/semantics/float_mode.h"
 
@@ -24,7 +24,8 @@ Semantics half_function(std::string_view name, F) {
 
 void add_half(Rows& rows) {
   rows.push_back(half_function("v_rcp_f16", [](float a) { return 1.0f / a; }));
-  rows.push_back(half_function("v_rsq_f16", [](float a) { return static_cast<float>(1.0 / std::sqrt(double{a})); }));
+  rows.push_back(
+      half_function("v_rsq_f16", [](float a) { return static_cast<float>(1.0 / std::sqrt(double{a})); }));
   rows.push_back(half_function("v_sqrt_f16", [](float a) { return std::sqrt(a); }));
   rows.push_back(half_function("v_exp_f16", [](float a) { return std::exp2(a); }));
   rows.push_back(half_function("v_log_f16", [](float a) { return logarithm(a); }));
@@ -44,7 +45,8 @@ void run_scalar_function(Wave& wave, const Operation& op) {
   const Source& source = op.source[0];
   using T = std::tuple_element_t<0, typename FunctionTraits<F>::Arguments>;
   constexpr uint32_t sign = sizeof(T) == 2 ? 0x8000u : 0x80000000u;
-  uint32_t bits = source.from == From::scalar ? wave.get_scalar(source.index) : static_cast<uint32_t>(source.bits);
+  uint32_t bits =
+      source.from == From::scalar ? wave.get_scalar(source.index) : static_cast<uint32_t>(source.bits);
   if (source.absolute) bits &= ~sign;
   if (source.negate) bits ^= sign;
   float value = static_cast<float>(F{}(from_dwords<T>(bits, 0)));
@@ -69,13 +71,17 @@ void add_pseudo_scalar(Rows& rows) {
   rows.push_back(scalar_function("v_s_sqrt_f32", [](float a) { return root(a); }));
   rows.push_back(scalar_function("v_s_exp_f32", [](float a) { return power_of_two(a); }));
   rows.push_back(scalar_function("v_s_log_f32", [](float a) { return logarithm(a); }));
-  rows.push_back(scalar_function("v_s_rcp_f16", [](Half16 a) { return Half16(1.0f / static_cast<float>(a)); }));
+  rows.push_back(
+      scalar_function("v_s_rcp_f16", [](Half16 a) { return Half16(1.0f / static_cast<float>(a)); }));
   rows.push_back(scalar_function("v_s_rsq_f16", [](Half16 a) {
     return Half16(static_cast<float>(1.0 / std::sqrt(static_cast<double>(static_cast<float>(a)))));
   }));
-  rows.push_back(scalar_function("v_s_sqrt_f16", [](Half16 a) { return Half16(std::sqrt(static_cast<float>(a))); }));
-  rows.push_back(scalar_function("v_s_exp_f16", [](Half16 a) { return Half16(std::exp2(static_cast<float>(a))); }));
-  rows.push_back(scalar_function("v_s_log_f16", [](Half16 a) { return Half16(logarithm(static_cast<float>(a))); }));
+  rows.push_back(
+      scalar_function("v_s_sqrt_f16", [](Half16 a) { return Half16(std::sqrt(static_cast<float>(a))); }));
+  rows.push_back(
+      scalar_function("v_s_exp_f16", [](Half16 a) { return Half16(std::exp2(static_cast<float>(a))); }));
+  rows.push_back(
+      scalar_function("v_s_log_f16", [](Half16 a) { return Half16(logarithm(static_cast<float>(a))); }));
 }
 
 }  // namespace
