@@ -137,7 +137,8 @@ class LoadedCode {
       const void* in_image) const;  // what the disassembly of the file calls this address
 
   // Runs a program the first time, and remembers. Safe to call from several threads.
-  // "kernel.hip:12" when compiled with -g and a symbolizer is installed, else empty.
+  // "path/kernel.hip:12", as the compiler was given it, when compiled with -g and a symbolizer is installed,
+  // else empty.
   std::string source_line(const void* instruction) const;
 
  private:

@@ -131,8 +131,8 @@ std::string look_up(Bytes file, uint64_t virtual_address) {
   if (symbolizer.empty()) return {};
   const TemporaryFile copy(file);
   if (!copy.complete()) return {};
-  return file_and_line(output_of({symbolizer, "--obj=" + copy.path(), "--functions=none", "--basenames",
-                                  fmt::format("{:#x}", virtual_address)}));
+  return file_and_line(output_of(
+      {symbolizer, "--obj=" + copy.path(), "--functions=none", fmt::format("{:#x}", virtual_address)}));
 }
 
 }  // namespace
