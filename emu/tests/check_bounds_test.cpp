@@ -21,10 +21,12 @@ TEST(Bounds, NamesTheAllocation) {
   EXPECT_EQ(f.last.address, allocation->begin() + 4100);
   f.set_row(1, [](int) { return 4094; });
   message = f.fault("global_store_b32 v1, v0, s[2:3]");
-  EXPECT_TRUE(has(message, "store of 4 bytes") && has(message, "runs 2 bytes past the end of allocation")) << message;
+  EXPECT_TRUE(has(message, "store of 4 bytes") && has(message, "runs 2 bytes past the end of allocation"))
+      << message;
   f.set_row(1, [](int) { return 0; });
   message = f.fault("global_load_u8 v0, v1, s[2:3] offset:-3");
-  EXPECT_TRUE(has(message, "load of 1 byte at") && has(message, "3 bytes before the start of allocation")) << message;
+  EXPECT_TRUE(has(message, "load of 1 byte at") && has(message, "3 bytes before the start of allocation"))
+      << message;
 }
 
 TEST(Bounds, UseAfterFree) {
@@ -36,7 +38,8 @@ TEST(Bounds, UseAfterFree) {
   f.run("global_store_dword v1, v0, s[2:3]");
   address_space().release(allocation->base);
   const std::string message = f.fault("global_load_dword v0, v1, s[2:3]");
-  EXPECT_TRUE(has(message, fmt::format("8 bytes into allocation {} (hipMallocAsync, 64 bytes, freed)", id))) << message;
+  EXPECT_TRUE(has(message, fmt::format("8 bytes into allocation {} (hipMallocAsync, 64 bytes, freed)", id)))
+      << message;
 }
 
 TEST(Bounds, LdsAndScratch) {
@@ -45,7 +48,8 @@ TEST(Bounds, LdsAndScratch) {
   std::string message = f.fault("ds_store_b32 v1, v1");
   EXPECT_TRUE(has(message, "LDS address 0xffd, but the workgroup has 4096 bytes")) << message;
   EXPECT_EQ(f.last.lane, 9);
-  EXPECT_TRUE(has(f.fault("scratch_store_b64 off, v[0:1], off offset:252"), "a lane has 256 bytes of scratch"));
+  EXPECT_TRUE(
+      has(f.fault("scratch_store_b64 off, v[0:1], off offset:252"), "a lane has 256 bytes of scratch"));
 }
 
 TEST(Bounds, FarAwayAndNull) {
@@ -67,7 +71,8 @@ TEST(Report, SaysWhoAndWhere) {
   Wave& wave = f.wave(2, 1);
   const auto operation = decode(parse_instruction("global_load_b32 v0, v[2:3], off"), f.chip, 32);
   wave.operation = operation.get();
-  const std::string text = describe({Fault::Kind::illegal_address, "load of 4 bytes at 0x10: a null pointer", 5, 16}, wave);
+  const std::string text =
+      describe({Fault::Kind::illegal_address, "load of 4 bytes at 0x10: a null pointer", 5, 16}, wave);
   EXPECT_EQ(text,
             "load of 4 bytes at 0x10: a null pointer\n"
             "  kernel       saxpy\n"

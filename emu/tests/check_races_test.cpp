@@ -26,7 +26,9 @@ class Races : public testing::Test {
       }
   }
   Wave& wave(int group, int number) { return f.wave(group, number); }
-  std::string fault(int group, int number, std::string_view text) { return f.fault(wave(group, number), text); }
+  std::string fault(int group, int number, std::string_view text) {
+    return f.fault(wave(group, number), text);
+  }
   void barrier(int group) { f.barrier(group); }
 
   MemoryFixture f;
@@ -245,7 +247,8 @@ TEST_F(Races, ManyBarriersDoNotConfuse) {
 
 TEST_F(Races, ManyAtomicsDoNotConfuse) {
   EXPECT_EQ(fault(0, 0, "global_store_b32 v1, v3, s[2:3]"), "");
-  for (int i = 0; i < 20000; ++i) f.run(wave(0, 0), "global_atomic_add_u32 v0, v2, v5, s[2:3] offset:2048 glc");
+  for (int i = 0; i < 20000; ++i)
+    f.run(wave(0, 0), "global_atomic_add_u32 v0, v2, v5, s[2:3] offset:2048 glc");
   EXPECT_EQ(fault(1, 0, "global_atomic_add_u32 v0, v2, v5, s[2:3] offset:2048 glc"), "");
   EXPECT_EQ(fault(1, 0, "global_load_b32 v0, v1, s[2:3]"), "");
 }

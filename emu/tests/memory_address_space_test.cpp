@@ -209,7 +209,8 @@ TEST(AddressSpace, ManyThreads) {
     threads.emplace_back([&, t] {
       std::vector<Allocation*> mine;
       for (int i = 0; i < 500; ++i) {
-        const std::size_t size = static_cast<std::size_t>((i * 37 + t * 101) % 5000 + 1) * (i % 20 == 0 ? 20 : 1);
+        const std::size_t size =
+            static_cast<std::size_t>((i * 37 + t * 101) % 5000 + 1) * (i % 20 == 0 ? 20 : 1);
         Allocation* a = space.allocate(size, MemoryKind::device, t, "hipMalloc");
         if (a == nullptr || space.find(a->base + size - 1) != a) ++failures;
         std::memset(a->base, t, size);

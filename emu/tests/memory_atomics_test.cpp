@@ -53,7 +53,8 @@ const Case cases[] = {
 
 std::string lds_name(std::string_view pattern, bool returns) {
   const std::size_t at = pattern.find('%');
-  return "ds_" + std::string(pattern.substr(0, at)) + (returns ? "_rtn_" : "_") + std::string(pattern.substr(at + 1));
+  return "ds_" + std::string(pattern.substr(0, at)) + (returns ? "_rtn_" : "_") +
+         std::string(pattern.substr(at + 1));
 }
 
 TEST(Atomics, GlobalFlatAndBuffer) {
@@ -226,7 +227,8 @@ TEST(Atomics, LanesGoInOrder) {
     }
     EXPECT_EQ(memory[0], sum);
     f.set_exec(0);
-    f.run(processor == "gfx942" ? "global_atomic_add v1, v2, s[4:5]" : "global_atomic_add_u32 v1, v2, s[4:5]");
+    f.run(processor == "gfx942" ? "global_atomic_add v1, v2, s[4:5]"
+                                : "global_atomic_add_u32 v1, v2, s[4:5]");
     EXPECT_EQ(memory[0], sum);
   }
 }

@@ -8,12 +8,15 @@ namespace {
 
 class EveryChip : public testing::TestWithParam<std::string_view> {
  protected:
-  bool old_names() const { return GetParam() == "gfx90a" || GetParam() == "gfx942" || GetParam() == "gfx1030"; }
+  bool old_names() const {
+    return GetParam() == "gfx90a" || GetParam() == "gfx942" || GetParam() == "gfx1030";
+  }
   std::string name(std::string_view older, std::string_view newer) const {
     return std::string(old_names() ? older : newer);
   }
 };
-INSTANTIATE_TEST_SUITE_P(Chips, EveryChip, testing::Values("gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"));
+INSTANTIATE_TEST_SUITE_P(Chips, EveryChip,
+                         testing::Values("gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"));
 
 TEST_P(EveryChip, LoadsAndStoresOfAllWidths) {
   MemoryFixture f(GetParam());
@@ -37,9 +40,11 @@ TEST_P(EveryChip, LoadsAndStoresOfAllWidths) {
   check("ds_read_i16", "ds_load_i16", "v4", 1,
         [&](int at, int) { return static_cast<uint32_t>(static_cast<int16_t>(word(at))); });
   check("ds_read_u16_d16", "ds_load_u16_d16", "v4", 1, [&](int at, int) { return 0xaaaa0000u | word(at); });
-  check("ds_read_u16_d16_hi", "ds_load_u16_d16_hi", "v4", 1, [&](int at, int) { return 0xbbbbu | word(at) << 16; });
+  check("ds_read_u16_d16_hi", "ds_load_u16_d16_hi", "v4", 1,
+        [&](int at, int) { return 0xbbbbu | word(at) << 16; });
   check("ds_read_u8_d16", "ds_load_u8_d16", "v4", 1, [&](int at, int) { return 0xaaaa0000u | byte(at); });
-  check("ds_read_u8_d16_hi", "ds_load_u8_d16_hi", "v4", 1, [&](int at, int) { return 0xbbbbu | byte(at) << 16; });
+  check("ds_read_u8_d16_hi", "ds_load_u8_d16_hi", "v4", 1,
+        [&](int at, int) { return 0xbbbbu | byte(at) << 16; });
   check("ds_read_i8_d16", "ds_load_i8_d16", "v4", 1,
         [&](int at, int) { return 0xaaaa0000u | static_cast<uint16_t>(static_cast<int8_t>(byte(at))); });
   check("ds_read_b32", "ds_load_b32", "v4", 1, [&](int at, int) { return dword(at); });
@@ -52,7 +57,8 @@ TEST_P(EveryChip, LoadsAndStoresOfAllWidths) {
   f.run(name("ds_write_b128", "ds_store_b128") + " v1, v[4:7] offset:32");
   for (int lane = 0; lane < f.size; ++lane)
     for (uint32_t k = 0; k < 4; ++k)
-      EXPECT_EQ(f.lds_at<uint32_t>(static_cast<uint32_t>(16 * lane + 32) + 4 * k), 0x10000u * k + 0x5500u + lane);
+      EXPECT_EQ(f.lds_at<uint32_t>(static_cast<uint32_t>(16 * lane + 32) + 4 * k),
+                0x10000u * k + 0x5500u + lane);
   f.set_exec(2);
   f.run(name("ds_write_b8", "ds_store_b8") + " v1, v5");
   EXPECT_EQ(f.lds_at<uint8_t>(16), 0x01);
@@ -207,7 +213,7 @@ TEST_P(EveryChip, Swizzle) {
   check("", [](int) { return 0; });
   check("offset:49184", [](int i) { return (i + 1) & 31; });  // 0xc020: turn by one
   check("offset:50208", [](int i) { return (i - 1) & 31; });  // 0xc420: the other way
-  check("offset:57344", [](int i) {  // 0xe000: bits reversed
+  check("offset:57344", [](int i) {                           // 0xe000: bits reversed
     int reversed = 0;
     for (int bit = 0; bit < 5; ++bit) reversed |= (i >> bit & 1) << (4 - bit);
     return reversed;

@@ -12,13 +12,16 @@ std::vector<uint32_t> counting(int count, uint32_t first = 0x1000) {
 
 class EveryChip : public testing::TestWithParam<std::string_view> {
  protected:
-  bool old_names() const { return GetParam() == "gfx90a" || GetParam() == "gfx942" || GetParam() == "gfx1030"; }
+  bool old_names() const {
+    return GetParam() == "gfx90a" || GetParam() == "gfx942" || GetParam() == "gfx1030";
+  }
   // "global_load_dword" where chips of before gfx11 say so.
   std::string name(std::string_view older, std::string_view newer) const {
     return std::string(old_names() ? older : newer);
   }
 };
-INSTANTIATE_TEST_SUITE_P(Chips, EveryChip, testing::Values("gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"));
+INSTANTIATE_TEST_SUITE_P(Chips, EveryChip,
+                         testing::Values("gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"));
 
 TEST_P(EveryChip, ConsecutiveUniformAndScatteredLoads) {
   MemoryFixture f(GetParam());
@@ -104,9 +107,8 @@ TEST_P(EveryChip, SmallLoadsExtend) {
     });
     check("global_load_ubyte_d16_hi", "global_load_d16_hi_u8",
           [&](int i) { return 0xbbbbu | static_cast<uint32_t>(byte(i)) << 16; });
-    check("global_load_sbyte_d16", "global_load_d16_i8", [&](int i) {
-      return 0xaaaa0000u | static_cast<uint16_t>(static_cast<int8_t>(byte(i)));
-    });
+    check("global_load_sbyte_d16", "global_load_d16_i8",
+          [&](int i) { return 0xaaaa0000u | static_cast<uint16_t>(static_cast<int8_t>(byte(i))); });
   }
 }
 
@@ -205,7 +207,8 @@ TEST_P(EveryChip, WildAddressesAreFaultsWithoutChecks) {
   EXPECT_NE(f.fault(name("global_store_dword", "global_store_b32") + " v[2:3], v0, off").find("store"),
             std::string::npos);
   f.set_scalar64(f.wave(), 4, 16);
-  EXPECT_NE(f.fault(name("s_load_dwordx2", "s_load_b64") + " s[6:7], s[4:5], 0x0").find("null"), std::string::npos);
+  EXPECT_NE(f.fault(name("s_load_dwordx2", "s_load_b64") + " s[6:7], s[4:5], 0x0").find("null"),
+            std::string::npos);
 }
 
 TEST_P(EveryChip, FlatReachesGlobalLdsAndScratch) {
@@ -340,7 +343,8 @@ TEST(Prefetch, DoesNothing) {
                            "global_inv scope:SCOPE_DEV", "global_wb scope:SCOPE_SYS", "global_wbinv"})
     f.run(text);
   MemoryFixture g("gfx942");
-  for (const char* text : {"buffer_wbl2 sc0 sc1", "buffer_inv sc1", "s_dcache_inv", "s_dcache_wb"}) g.run(text);
+  for (const char* text : {"buffer_wbl2 sc0 sc1", "buffer_inv sc1", "s_dcache_inv", "s_dcache_wb"})
+    g.run(text);
 }
 
 // --- Buffers ---
@@ -451,7 +455,8 @@ TEST_P(ScratchByBuffer, IsTheScratchThatOthersSee) {
   f.run("buffer_store_dword v5, v1, s[0:3], 0 offen offset:64");
   f.run("buffer_load_dword v0, v1, s[0:3], 0 offen offset:64");
   for (int lane = 0; lane < f.size; ++lane) EXPECT_EQ(f.at(0, lane), 700u + lane);
-  f.set_rows64(2, [](int lane) { return static_cast<uint64_t>(private_aperture) << 32 | (64 + 4 * (lane % 8)); });
+  f.set_rows64(
+      2, [](int lane) { return static_cast<uint64_t>(private_aperture) << 32 | (64 + 4 * (lane % 8)); });
   f.run("flat_load_dword v0, v[2:3]");
   for (int lane = 0; lane < f.size; ++lane) EXPECT_EQ(f.at(0, lane), 700u + lane);
   EXPECT_NE(f.fault("buffer_load_dword v0, off, s[0:3], 0 offset:256").find("scratch"), std::string::npos);
@@ -508,7 +513,8 @@ TEST(TransposedLoads, EightBits) {
   MemoryFixture f("gfx1201");
   std::vector<uint8_t> tile(256);
   for (int k = 0; k < 16; ++k)
-    for (int row = 0; row < 16; ++row) tile[static_cast<std::size_t>(16 * k + row)] = static_cast<uint8_t>(16 * row + k);
+    for (int row = 0; row < 16; ++row)
+      tile[static_cast<std::size_t>(16 * k + row)] = static_cast<uint8_t>(16 * row + k);
   uint8_t* memory = f.memory(tile);
   f.set_scalar64(f.wave(), 2, reinterpret_cast<uint64_t>(memory));
   f.set_row(4, [](int lane) { return ((lane / 8) * 4 + (lane & 3)) * 16 + ((lane & 4) != 0 ? 8 : 0); });

@@ -40,8 +40,9 @@ struct Allocation {
   Granule& granule(uint64_t address) const { return granules[(address >> 2) - (begin() >> 2)]; }
 };
 
-// Fresh device memory is filled with this when checks are on, up to poison_limit bytes (beyond, touching every
-// page would cost more than it tells): a NaN as f16, bf16, f32 and f64, and an index that is out of bounds.
+// Fresh device memory is filled with this when checks are on, up to poison_limit bytes (beyond, touching
+// every page would cost more than it tells): a NaN as f16, bf16, f32 and f64, and an index that is out of
+// bounds.
 constexpr uint32_t memory_poison = 0x7ffb7ffb;
 constexpr std::size_t poison_limit = 16u << 20;
 
@@ -54,9 +55,9 @@ class AddressSpace {
   AddressSpace(const AddressSpace&) = delete;
   AddressSpace& operator=(const AddressSpace&) = delete;
 
-  // New memory, 256-byte aligned. Never less than 4 KiB from another allocation. Device memory is poisoned and
-  // counts as never written when checks are on; the host can write to the other kinds unseen, so they are zero
-  // and count as written. Null when there is not enough.
+  // New memory, 256-byte aligned. Never less than 4 KiB from another allocation. Device memory is poisoned
+  // and counts as never written when checks are on; the host can write to the other kinds unseen, so they are
+  // zero and count as written. Null when there is not enough.
   Allocation* allocate(std::size_t size, MemoryKind kind, int device, std::string origin);
   // Memory that belongs to someone else (hipHostRegister, images of code). Counts as written.
   Allocation* adopt(void* base, std::size_t size, MemoryKind kind, int device, std::string origin);

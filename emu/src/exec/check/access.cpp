@@ -22,10 +22,11 @@ void require_alignment(const LaneAccess& access) {
   for (uint64_t lanes = access.mask; lanes != 0; lanes &= lanes - 1) {
     const int lane = std::countr_zero(lanes);
     if (access.address(lane) % access.bytes == 0) continue;
-    throw KernelFault{Fault::Kind::misaligned,
-                      fmt::format("{} of {} bytes at {:#x}, which is no multiple of {}",
-                                  describe_access(access.kind), access.bytes, access.address(lane), access.bytes),
-                      lane, access.address(lane)};
+    throw KernelFault{
+        Fault::Kind::misaligned,
+        fmt::format("{} of {} bytes at {:#x}, which is no multiple of {}", describe_access(access.kind),
+                    access.bytes, access.address(lane), access.bytes),
+        lane, access.address(lane)};
   }
 }
 

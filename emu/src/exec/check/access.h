@@ -19,6 +19,7 @@ struct LaneAccess {
   Space space = Space::global;
   AccessKind kind = AccessKind::load;
   bool synchronising = false;  // a load or store that the compiler makes for an atomic or volatile one
+  bool compares = false;       // an atomic that writes only when it finds what it expects
   bool moves_rows = true;      // data comes from or goes to vector registers
   uint8_t data_shift = 0;      // of stores: bits to skip in the data register
   uint16_t row = 0;            // first register of the data: destination of a load, source of a store

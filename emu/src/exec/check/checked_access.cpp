@@ -54,14 +54,15 @@ const Allocation* allocation_of(const LaneAccess& access, int lane) {
 
 void check_races(Wave& wave, const LaneAccess& access) {
   RaceCheck check(wave, access);
-  const bool lds = access.space == Space::lds;
+  const bool lds = access.space == Space::lds, loads = access.kind == AccessKind::load;
+  if (loads && access.synchronising) return;
   LdsShadow& shadow = wave.group->lds_shadow;
   const uint64_t lds_base = reinterpret_cast<uint64_t>(wave.group->lds);
   uint64_t previous = ~0ull;
   for_each_lane(access.mask, [&](int lane) {
     const uint64_t address = access.address(lane);
     // Lanes that read the same place say nothing new.
-    if (address == previous && access.kind == AccessKind::load) return;
+    if (address == previous && loads) return;
     previous = address;
     // With room for the part of a granule before and after the data.
     std::byte buffer[24];
@@ -74,7 +75,8 @@ void check_races(Wave& wave, const LaneAccess& access) {
     if (lds) {
       if (comparable) fetch_data();
       for_each_granule(address - lds_base, access.bytes, [&](uint64_t granule, uint32_t mask, int position) {
-        check.lds(shadow.granules[granule / 4], mask, granule, lane, data == nullptr ? data : data + position);
+        check.lds(shadow.granules[granule / 4], mask, granule, lane,
+                  data == nullptr ? data : data + position);
       });
       return;
     }
@@ -82,6 +84,7 @@ void check_races(Wave& wave, const LaneAccess& access) {
     if (allocation == nullptr || allocation->granules == nullptr) return;
     for_each_granule(address, access.bytes, [&](uint64_t granule, uint32_t mask, int position) {
       Granule& place = allocation->granule(granule);
+      if (loads && check.read_before(place, mask)) return;
       if (comparable && data == nullptr && check.touched(place)) fetch_data();
       check.global(place, mask, granule, lane, data == nullptr ? data : data + position);
     });
@@ -123,6 +126,31 @@ bool nothing_written(const uint8_t* written, uint32_t bytes) {
   return written[0] == 0 && (bytes == 1 || written[1] == 0);
 }
 
+// The shadow of base + 0 when one allocation, or LDS, holds all lanes. Null when several do.
+uint8_t* written_base(Wave& wave, const LaneAccess& access) {
+  if (access.space == Space::lds)
+    return wave.group->lds_shadow.written.data() +
+           (access.base - reinterpret_cast<uint64_t>(wave.group->lds));
+  if (access.allocation == nullptr) return nullptr;
+  return access.allocation->written + (access.base - access.allocation->begin());
+}
+
+// A quick look at dwords that begin in different lanes: is there a written byte in each?
+bool all_written(Wave& wave, const LaneAccess& access) {
+  const uint8_t* base = written_base(wave, access);
+  if (base == nullptr || access.bytes < 4) return false;
+  bool all = true;
+  for (uint64_t lanes = access.mask; lanes != 0; lanes &= lanes - 1) {
+    const uint8_t* written = base + access.offset[std::countr_zero(lanes)];
+    for (uint32_t k = 0; k < access.bytes; k += 4) {
+      uint32_t four;
+      std::memcpy(&four, written + k, sizeof four);
+      all &= four != 0;
+    }
+  }
+  return all;
+}
+
 void mark_written(Wave& wave, const LaneAccess& access) {
   const bool any_undefined = wave.undefined_rows > 0 && access.moves_rows && access.kind == AccessKind::store;
   for_each_lane(access.mask, [&](int lane) {
@@ -162,7 +190,7 @@ void mark_undefined(Wave& wave, const LaneAccess& access) {
   uint64_t undefined[4] = {};
   const bool shadowed = access.space != Space::scratch &&
                         !(access.allocation != nullptr && access.allocation->written == nullptr);
-  if (shadowed)
+  if (shadowed && !all_written(wave, access))
     for_each_lane(access.mask, [&](int lane) {
       const uint8_t* written = written_of(wave, access, lane);
       if (written == nullptr) return;

@@ -23,8 +23,8 @@ struct CheckOptions {
 // std::invalid_argument for a name it does not know.
 CheckOptions parse_check_options(std::string_view text);
 
-// HIPEMU_CHECK, read once; everything is on when it is not set. A value that cannot be read counts as not set,
-// after a line on stderr.
+// HIPEMU_CHECK, read once; everything is on when it is not set. A value that cannot be read counts as not
+// set, after a line on stderr.
 const CheckOptions& check_options();
 
 }  // namespace hipemu

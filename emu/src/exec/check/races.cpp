@@ -110,7 +110,8 @@ RaceCheck::RaceCheck(Wave& wave, const LaneAccess& access)
                  << LdsStamp::epoch_shift |
              static_cast<uint64_t>(std::min(time, LdsStamp::last_time)) << LdsStamp::time_shift |
              static_cast<uint64_t>(wave.number & 63) << LdsStamp::wave_shift |
-             static_cast<uint64_t>(atomic_) << LdsStamp::atomic_shift;
+             static_cast<uint64_t>(atomic_) << LdsStamp::atomic_shift |
+             static_cast<uint64_t>(access.compares) << LdsStamp::several_shift;
     return;
   }
   std::atomic<uint32_t>& clock = shadow.global_clock->now;
@@ -121,12 +122,16 @@ RaceCheck::RaceCheck(Wave& wave, const LaneAccess& access)
            static_cast<uint64_t>(wave.number & 31) << Stamp::wave_shift |
            static_cast<uint64_t>(std::min(group.barrier_epoch, Stamp::last_epoch)) << Stamp::epoch_shift |
            static_cast<uint64_t>(std::min(time, Stamp::last_time)) << Stamp::time_shift |
-           static_cast<uint64_t>(atomic_) << Stamp::atomic_shift;
+           static_cast<uint64_t>(atomic_) << Stamp::atomic_shift |
+           static_cast<uint64_t>(access.compares) << Stamp::several_shift;
 }
 
+// Compilers begin a loop around compare-and-swap with an ordinary load: it does not matter when it happens,
+// as the swap finds out whether the value is still there. The stamp of such a write has the bit that means
+// "several" in that of a read.
 bool RaceCheck::conflicts(Stamp other) const {
   const Stamp mine{stamp_};
-  if (other.atomic() && atomic_) return false;
+  if (other.atomic() && (atomic_ || (access_.kind == AccessKind::load && other.several()))) return false;
   if (other.time() == Stamp::last_time || other.time() < acquired_.global) return false;
   if (other.group() != mine.group()) return true;
   if (other.epoch() != mine.epoch() || mine.epoch() == Stamp::last_epoch) return false;
@@ -160,7 +165,7 @@ void RaceCheck::global(Granule& granule, uint32_t byte_mask, uint64_t address, i
   const Stamp reader{granule.reader.load(relaxed)};
   if (concerns_writer && conflicts(writer) && !same_value(address, byte_mask, value))
     report_global(writer, true, address, lane);
-  if (reader.serial() == mine.serial() && (reader.mask() & byte_mask) != 0) {
+  if (!access_.compares && reader.serial() == mine.serial() && (reader.mask() & byte_mask) != 0) {
     // With several readers, one of them is not this wave; which one is not known, so neither is its time.
     const bool by_another = reader.several() && acquired_.global == 0 &&
                             (reader.group() != mine.group() || reader.epoch() == mine.epoch());
@@ -171,8 +176,9 @@ void RaceCheck::global(Granule& granule, uint32_t byte_mask, uint64_t address, i
   if (atomic_) {
     // Times on a place that is used for synchronisation only grow.
     uint64_t old = writer.bits;
-    while (!(Stamp{old}.serial() == mine.serial() && Stamp{old}.atomic() && Stamp{old}.time() > mine.time()) &&
-           !granule.writer.compare_exchange_weak(old, stamp, std::memory_order_acq_rel, relaxed)) {
+    while (
+        !(Stamp{old}.serial() == mine.serial() && Stamp{old}.atomic() && Stamp{old}.time() > mine.time()) &&
+        !granule.writer.compare_exchange_weak(old, stamp, std::memory_order_acq_rel, relaxed)) {
     }
     acquired_.found_global = std::max(acquired_.found_global, time_to_acquire(Stamp{old}));
     return;
@@ -195,7 +201,7 @@ void RaceCheck::acquire(const Granule& granule) {
 
 bool RaceCheck::conflicts_lds(uint64_t bits) const {
   const LdsStamp mine{stamp_}, other{bits};
-  if (other.atomic() && atomic_) return false;
+  if (other.atomic() && (atomic_ || (access_.kind == AccessKind::load && other.several()))) return false;
   if (other.time() < acquired_.lds) return false;
   return other.epoch() == mine.epoch() && other.wave() != mine.wave();
 }
@@ -210,13 +216,12 @@ void RaceCheck::lds(LdsShadow::Granule& granule, uint32_t byte_mask, uint64_t of
   uint64_t stamp = stamp_ | byte_mask;
   if (access_.kind == AccessKind::load) {
     if (reader.mask() != 0 && reader.epoch() == mine.epoch())
-      stamp |= reader.wave() == mine.wave()
-                   ? reader.bits & (15 | bit(LdsStamp::several_shift))
-                   : bit(LdsStamp::several_shift) | (reader.bits & 15);
+      stamp |= reader.wave() == mine.wave() ? reader.bits & (15 | bit(LdsStamp::several_shift))
+                                            : bit(LdsStamp::several_shift) | (reader.bits & 15);
     granule.reader = stamp;
     return;
   }
-  if ((reader.mask() & byte_mask) != 0 && reader.epoch() == mine.epoch()) {
+  if (!access_.compares && (reader.mask() & byte_mask) != 0 && reader.epoch() == mine.epoch()) {
     const bool by_another = reader.several() && acquired_.lds == 0;
     if ((by_another || conflicts_lds(reader.bits)) && !same_value(address, byte_mask, value))
       report_lds(reader.bits, false, offset, lane);
@@ -251,8 +256,8 @@ void RaceCheck::report_global(Stamp other, bool other_writes, uint64_t address, 
   }
   const std::string_view how = other.atomic() ? " by an atomic" : "";
   throw KernelFault{Fault::Kind::race,
-                    fmt::format("race: {} of {:#x} ({}), which was {}{} by {}", describe_mine(access_), address,
-                                describe_address(address, 1), verb(other_writes), how, who),
+                    fmt::format("race: {} of {:#x} ({}), which was {}{} by {}", describe_mine(access_),
+                                address, describe_address(address, 1), verb(other_writes), how, who),
                     lane, address};
 }
 
@@ -261,11 +266,12 @@ void RaceCheck::report_lds(uint64_t bits, bool other_writes, uint64_t offset, in
   const std::string who = other.wave() == LdsStamp{stamp_}.wave()
                               ? std::string("another wave of the workgroup")
                               : fmt::format("wave {}", other.wave());
-  throw KernelFault{Fault::Kind::race,
-                    fmt::format("race: {} of LDS address {:#x}, which was {}{} by {}, with no barrier between",
-                                describe_mine(access_), offset, verb(other_writes),
-                                other.atomic() ? " by an atomic" : "", who),
-                    lane, offset};
+  throw KernelFault{
+      Fault::Kind::race,
+      fmt::format("race: {} of LDS address {:#x}, which was {}{} by {}, with no barrier between",
+                  describe_mine(access_), offset, verb(other_writes), other.atomic() ? " by an atomic" : "",
+                  who),
+      lane, offset};
 }
 
 }  // namespace hipemu

@@ -1,16 +1,16 @@
 // Finds accesses to the same bytes that nothing orders.
 //
 // Beside every four bytes of global memory and LDS lie two stamps: of the last write and of the last ordinary
-// read. A stamp says who (dispatch, workgroup, wave) and when: the barrier epoch of the workgroup, and the time
-// on a clock that every atomic of the dispatch advances. Two accesses race when at least one is a write, they
-// are not both atomic, they are of different waves of one workgroup in the same epoch or of different
+// read. A stamp says who (dispatch, workgroup, wave) and when: the barrier epoch of the workgroup, and the
+// time on a clock that every atomic of the dispatch advances. Two accesses race when at least one is a write,
+// they are not both atomic, they are of different waves of one workgroup in the same epoch or of different
 // workgroups of one dispatch, and the second wave has not acquired the time of the first.
 //
 // A wave acquires by an atomic that returns a value, or by a load that the compiler has marked as atomic or
-// volatile: everything stamped before the time of another wave's last write to that place is ordered before it
-// (an atomic advances the clock first; with an ordinary store as the flag, what has its time counts too). That is
-// more than the memory model grants, so a race may be missed, but what a program orders is never reported.
-// Stamps are written without locks: a lost one can only lose a report.
+// volatile: everything stamped before the time of another wave's last write to that place is ordered before
+// it (an atomic advances the clock first; with an ordinary store as the flag, what has its time counts too).
+// That is more than the memory model grants, so a race may be missed, but what a program orders is never
+// reported. Stamps are written without locks: a lost one can only lose a report.
 #pragma once
 
 #include <atomic>
@@ -64,9 +64,18 @@ class RaceCheck {
     return granule.writer.load(relaxed) >> Stamp::serial_shift == serial ||
            granule.reader.load(relaxed) >> Stamp::serial_shift == serial;
   }
+  // A load of a place that nobody writes in this dispatch and that this wave has read already: the usual
+  // case.
+  bool read_before(const Granule& granule, uint32_t byte_mask) const {
+    constexpr auto relaxed = std::memory_order_relaxed;
+    const uint64_t reader = granule.reader.load(relaxed);
+    return (granule.writer.load(relaxed) ^ stamp_) >> Stamp::serial_shift != 0 &&
+           (reader ^ stamp_) >> Stamp::time_shift == 0 && (reader & byte_mask) == byte_mask;
+  }
   // Throws KernelFault for a race. `value` are the bytes that a store is about to write, null when not known.
   void global(Granule& granule, uint32_t byte_mask, uint64_t address, int lane, const std::byte* value);
-  void lds(LdsShadow::Granule& granule, uint32_t byte_mask, uint64_t offset, int lane, const std::byte* value);
+  void lds(LdsShadow::Granule& granule, uint32_t byte_mask, uint64_t offset, int lane,
+           const std::byte* value);
   // After a synchronising access: what the place was last written with is acquired.
   void acquire(const Granule& granule);
   void acquire(const LdsShadow::Granule& granule);

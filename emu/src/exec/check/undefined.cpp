@@ -30,7 +30,7 @@ Operands operands_of(const Operation& op) {
   const auto add_source = [&](uint32_t first, uint32_t count) {
     if (operands.source_count < 5)
       operands.sources[static_cast<std::size_t>(operands.source_count++)] = {static_cast<uint16_t>(first),
-                                                                              static_cast<uint16_t>(count)};
+                                                                             static_cast<uint16_t>(count)};
   };
   const Semantics& row = *op.semantics;
   if (row.prepare != nullptr) {
@@ -80,7 +80,8 @@ uint64_t undefined_lanes(const Wave& wave, const Operation& op, int k, uint32_t 
   const LdsShadow::UndefinedLoad* origin = nullptr;
   const std::size_t kept = std::min<std::size_t>(shadow.undefined_load_count, shadow.undefined_loads.size());
   for (std::size_t i = 0; i < kept; ++i) {
-    const auto& load = shadow.undefined_loads[(shadow.undefined_load_count - 1 - i) % shadow.undefined_loads.size()];
+    const auto& load =
+        shadow.undefined_loads[(shadow.undefined_load_count - 1 - i) % shadow.undefined_loads.size()];
     if (load.wave != wave.number) continue;
     if (origin == nullptr) origin = &load;
     if (load.row != row) continue;
@@ -104,9 +105,10 @@ uint64_t undefined_lanes(const Wave& wave, const Operation& op, int k, uint32_t 
     }
   }
   const std::string name = row < 256 ? fmt::format("v{}", row) : fmt::format("a{}", row - 256);
-  throw KernelFault{Fault::Kind::uninitialised,
-                    fmt::format("{} {}, which holds what was in {}{}: nobody has written it", use, name, where, by),
-                    lane, address};
+  throw KernelFault{
+      Fault::Kind::uninitialised,
+      fmt::format("{} {}, which holds what was in {}{}: nobody has written it", use, name, where, by), lane,
+      address};
 }
 
 void require_defined(const Wave& wave, uint32_t first, uint32_t count, uint64_t lanes, std::string_view use) {
@@ -163,10 +165,9 @@ void track_lane_move(Wave& wave, const Operation& op) {
     const bool forward = op.semantics->name.starts_with("ds_permute");
     for (uint64_t rest = lanes; rest != 0; rest &= rest - 1) {
       const int lane = std::countr_zero(rest);
-      const int other =
-          swizzle ? op.owned_permutation->source[static_cast<std::size_t>(lane)]
-                  : static_cast<int>((address[lane] + static_cast<uint32_t>(op.offset)) / 4 %
-                                     static_cast<uint32_t>(wave.lanes));
+      const int other = swizzle ? op.owned_permutation->source[static_cast<std::size_t>(lane)]
+                                : static_cast<int>((address[lane] + static_cast<uint32_t>(op.offset)) / 4 %
+                                                   static_cast<uint32_t>(wave.lanes));
       const int from = forward ? lane : other, to = forward ? other : lane;
       if ((lanes >> from & 1) != 0 && (marks >> from & 1) != 0) result |= 1ull << to;
     }

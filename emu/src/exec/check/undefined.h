@@ -1,7 +1,8 @@
 // Values that come from memory nobody has written.
 //
 // A load marks the lanes of its destination in Wave::undefined, because compilers load padding and move it
-// about. A fault is reported when something computes with such a value, uses it as an address, or compares it.
+// about. A fault is reported when something computes with such a value, uses it as an address, or compares
+// it.
 #pragma once
 
 #include "exec/operation.h"
@@ -10,8 +11,8 @@
 namespace hipemu {
 
 // To be called ahead of every instruction while wave.undefined_rows > 0 (loads change that count). Throws
-// KernelFault when the instruction uses an undefined value of an active lane; otherwise carries the marks along
-// to where the instruction moves the values, and removes them from what it overwrites.
+// KernelFault when the instruction uses an undefined value of an active lane; otherwise carries the marks
+// along to where the instruction moves the values, and removes them from what it overwrites.
 void track_undefined(Wave& wave, const Operation& op);
 
 // Marks or unmarks lanes of a register row.

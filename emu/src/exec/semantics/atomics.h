@@ -180,8 +180,8 @@ void run_atomic(Wave& wave, const Operation& op, const Target<W>& target) {
     second = wave.row(op.source[second_data_source].index);
   uint32_t* result = (op.flags & memory_flag::returns) != 0 ? wave.row(op.destination[0].index) : nullptr;
   for_each_lane(target.mask, [&](int lane) {
-    const T old = update<T, Operator>(target.at(lane), read_lane<W, T>(data, lane),
-                                      read_lane<W, T>(second, lane));
+    const T old =
+        update<T, Operator>(target.at(lane), read_lane<W, T>(data, lane), read_lane<W, T>(second, lane));
     if (result == nullptr) return;
     result[lane] = low_dword(old);
     if constexpr (sizeof(T) == 8) result[W + lane] = high_dword(old);
@@ -191,7 +191,11 @@ void run_atomic(Wave& wave, const Operation& op, const Target<W>& target) {
 template <class T, class Operator>
 struct Atomic {
   template <int W>
-  static constexpr Body<W> body{sizeof(T), AccessKind::atomic, true, run_atomic<W, T, Operator>};
+  static constexpr Body<W> body{.bytes = sizeof(T),
+                                .kind = AccessKind::atomic,
+                                .moves_rows = true,
+                                .run = run_atomic<W, T, Operator>,
+                                .compares = std::is_same_v<Operator, AtomicCompareSwap>};
 };
 
 // What global, flat and buffer instructions have. `prepare` is given the number of registers from the data to

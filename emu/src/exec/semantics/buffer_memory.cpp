@@ -1,5 +1,5 @@
-// Instructions on buffers: memory behind a descriptor of four scalar registers, with a range check. gfx90a and
-// gfx1030 reach scratch this way.
+// Instructions on buffers: memory behind a descriptor of four scalar registers, with a range check. gfx90a
+// and gfx1030 reach scratch this way.
 #include "exec/apertures.h"
 #include "exec/semantics/atomics.h"
 
@@ -34,9 +34,9 @@ Descriptor read_descriptor(const Wave& wave, const Operation& op) {
   using Range = Descriptor::Range;
   if (generation == Generation::gfx9) {
     const bool indexed = descriptor.element_bytes != 0 || (op.flags & memory_flag::index_enabled) != 0;
-    descriptor.range = descriptor.stride == 0 || !indexed    ? Range::bytes
-                       : descriptor.element_bytes != 0 ? Range::index_and_offset
-                                                       : Range::index;
+    descriptor.range = descriptor.stride == 0 || !indexed ? Range::bytes
+                       : descriptor.element_bytes != 0    ? Range::index_and_offset
+                                                          : Range::index;
   } else {
     constexpr Range by_selection[] = {Range::index_and_offset, Range::index, Range::nothing, Range::bytes};
     descriptor.range = by_selection[word3 >> 28 & 3];
@@ -80,8 +80,8 @@ void Buffer::each(Wave& wave, const Operation& op, const Body<W>& body) {
   if ((op.flags & memory_flag::index_enabled) != 0) index = wave.row(row++);
   if ((op.flags & memory_flag::offset_enabled) != 0) offset = wave.row(row);
   const Source& scalar_part = op.source[scalar_offset_source];
-  const uint32_t scalar_offset =
-      scalar_part.from == From::scalar ? wave.get_scalar(scalar_part.index) : static_cast<uint32_t>(scalar_part.bits);
+  const uint32_t scalar_offset = scalar_part.from == From::scalar ? wave.get_scalar(scalar_part.index)
+                                                                  : static_cast<uint32_t>(scalar_part.bits);
   const bool swizzled = descriptor.element_bytes != 0;
 
   if (swizzled && descriptor.add_lane && wave.scratch_size != 0 &&
@@ -96,8 +96,8 @@ void Buffer::each(Wave& wave, const Operation& op, const Body<W>& body) {
   uint32_t in_range[W];
   uint64_t whole = 0, part = 0;
   for_each_lane(mask, [&](int lane) {
-    const uint64_t record = static_cast<uint64_t>(index[lane]) +
-                            (descriptor.add_lane ? static_cast<uint32_t>(lane) : 0u);
+    const uint64_t record =
+        static_cast<uint64_t>(index[lane]) + (descriptor.add_lane ? static_cast<uint32_t>(lane) : 0u);
     const uint64_t within = static_cast<uint64_t>(offset[lane]) + static_cast<uint64_t>(op.offset);
     uint64_t place = record * descriptor.stride + within;
     if (swizzled) {

@@ -4,8 +4,8 @@
 namespace hipemu::HIPEMU_VARIANT {
 namespace {
 
-// (vdst,) vaddr, vdata, saddr. Flat ones have no saddr. `Compare`: registers of the value to compare with, which
-// follows the new one.
+// (vdst,) vaddr, vdata, saddr. Flat ones have no saddr. `Compare`: registers of the value to compare with,
+// which follows the new one.
 template <bool HasBase, int Compare>
 void prepare_atomic(const Instruction& instruction, const Chip&, Operation& op) {
   const std::size_t fewest = HasBase ? 3 : 2;

@@ -58,8 +58,8 @@ void read_pair(Wave& wave, const Operation& op) {
 template <int W, int N>
 void write_pair(Wave& wave, const Operation& op) {
   static constexpr Body<W> first{4 * N, AccessKind::store, true, store_dwords<W, N>};
-  static constexpr Body<W> second{
-      4 * N, AccessKind::store, true, store_dwords<W, N, second_data_source>, 0, second_data_source};
+  static constexpr Body<W> second{4 * N, AccessKind::store, true, store_dwords<W, N, second_data_source>,
+                                  0,     second_data_source};
   const uint32_t* address = wave.row(op.source[address_source].index);
   const uint64_t mask = active_lanes<W>(wave);
   access_lds<W>(wave, op, first, address, static_cast<uint32_t>(op.offset), mask);
@@ -95,15 +95,15 @@ struct CountLanes {
   static void run(Wave& wave, const Operation& op) {
     const uint64_t mask = active_lanes<W>(wave);
     if (mask == 0) return;
-    static constexpr Body<W> body{4, AccessKind::atomic, false,
-                                  [](Wave& inner, const Operation& operation, const Target<W>& target) {
-      const uint64_t lanes = active_lanes<W>(inner);
-      const uint32_t change = static_cast<uint32_t>(Sign * std::popcount(lanes));
-      auto* counter = reinterpret_cast<uint32_t*>(target.at(std::countr_zero(target.mask)));
-      const uint32_t old = __atomic_fetch_add(counter, change, __ATOMIC_SEQ_CST);
-      uint32_t* row = inner.row(operation.destination[0].index);
-      for_each_lane(lanes, [&](int lane) { row[lane] = old; });
-    }};
+    static constexpr Body<W> body{
+        4, AccessKind::atomic, false, [](Wave& inner, const Operation& operation, const Target<W>& target) {
+          const uint64_t lanes = active_lanes<W>(inner);
+          const uint32_t change = static_cast<uint32_t>(Sign * std::popcount(lanes));
+          auto* counter = reinterpret_cast<uint32_t*>(target.at(std::countr_zero(target.mask)));
+          const uint32_t old = __atomic_fetch_add(counter, change, __ATOMIC_SEQ_CST);
+          uint32_t* row = inner.row(operation.destination[0].index);
+          for_each_lane(lanes, [&](int lane) { row[lane] = old; });
+        }};
     static constexpr uint32_t zeros[W] = {};
     access_lds<W>(wave, op, body, zeros,
                   static_cast<uint32_t>(op.offset) + (wave.scalars[scalar::m0] & 0xffff), mask & (~mask + 1));
@@ -164,8 +164,8 @@ void add_lds(Rows& rows) {
     rows.push_back(memory_row<LdsByLane, LoadValue<uint32_t>>(name, Unit::lds, prepare_read_by_lane));
   for (const std::string_view name : {"ds_write_addtid_b32", "ds_store_addtid_b32"})
     rows.push_back(memory_row<LdsByLane, StoreValue<uint32_t>>(name, Unit::lds, prepare_write_by_lane));
-  rows.push_back(custom("ds_append", Unit::lds, CountLanes<1>::run<32>, CountLanes<1>::run<64>,
-                        prepare_read_by_lane));
+  rows.push_back(
+      custom("ds_append", Unit::lds, CountLanes<1>::run<32>, CountLanes<1>::run<64>, prepare_read_by_lane));
   rows.push_back(custom("ds_consume", Unit::lds, CountLanes<-1>::run<32>, CountLanes<-1>::run<64>,
                         prepare_read_by_lane));
   add_lds_atomics(rows);

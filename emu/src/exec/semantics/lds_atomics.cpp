@@ -48,8 +48,9 @@ template <int W, class T>
 void swap_pair(Wave& wave, const Operation& op) {
   constexpr int rows = sizeof(T) / 4;
   static constexpr Body<W> first{sizeof(T), AccessKind::atomic, true, swap_one<W, T, data_source, 0>};
-  static constexpr Body<W> second{
-      sizeof(T), AccessKind::atomic, true, swap_one<W, T, second_data_source, rows>, rows, second_data_source};
+  static constexpr Body<W> second{sizeof(T), AccessKind::atomic,
+                                  true,      swap_one<W, T, second_data_source, rows>,
+                                  rows,      second_data_source};
   Lanes<W> address;
   std::memcpy(address.lane, wave.row(op.source[address_source].index), sizeof address.lane);
   // The first result may land on the data of the second.

@@ -96,8 +96,9 @@ void run_checked(Wave& wave, const Operation& op, const Body<W>& body, Target<W>
   access.space = space;
   access.kind = body.kind;
   // Only an atomic that returns something can learn that others have got so far.
-  access.synchronising = (op.flags & (body.kind == AccessKind::atomic ? memory_flag::returns
-                                                                      : memory_flag::synchronising)) != 0;
+  access.synchronising =
+      (op.flags & (body.kind == AccessKind::atomic ? memory_flag::returns : memory_flag::synchronising)) != 0;
+  access.compares = body.compares;
   access.moves_rows = body.moves_rows;
   if (body.kind == AccessKind::load)
     access.row = static_cast<uint16_t>(op.destination[0].index + body.row_offset);
@@ -331,8 +332,8 @@ void Global::each(Wave& wave, const Operation& op, const Body<W>& body) {
       for_each_lane(mask, [&](int lane) { group |= static_cast<uint64_t>(high[lane] == first) << lane; });
     }
     mask &= ~group;
-    access_global<W>(wave, op, body,
-                     (static_cast<uint64_t>(first) << 32) + static_cast<uint64_t>(op.offset), low, group);
+    access_global<W>(wave, op, body, (static_cast<uint64_t>(first) << 32) + static_cast<uint64_t>(op.offset),
+                     low, group);
   }
 }
 
@@ -341,7 +342,8 @@ void Flat::each(Wave& wave, const Operation& op, const Body<W>& body) {
   uint64_t mask = active_lanes<W>(wave);
   const uint32_t* low = wave.row(op.source[address_source].index);
   const uint32_t* high = wave.row(op.source[address_source].index + 1);
-  // The address with its offset decides the aperture: compilers may keep a pointer before the object it is for.
+  // The address with its offset decides the aperture: compilers may keep a pointer before the object it is
+  // for.
   const auto aperture = [&](int lane) {
     const uint64_t address = static_cast<uint64_t>(high[lane]) << 32 | low[lane];
     return static_cast<uint32_t>((address + static_cast<uint64_t>(op.offset)) >> 32);
@@ -381,18 +383,17 @@ void Lds::each(Wave& wave, const Operation& op, const Body<W>& body) {
                 active_lanes<W>(wave));
 }
 
-#define HIPEMU_INSTANTIATE(W)                                                                            \
-  template void store_lanes_to_lds<W>(Wave&, const Operation&, const Lanes<W>&, uint64_t);               \
-  template void access_nothing<W>(Wave&, const Operation&, const Body<W>&, uint64_t);                    \
-  template void access_global<W>(Wave&, const Operation&, const Body<W>&, uint64_t, const uint32_t*,     \
-                                 uint64_t);                                                              \
-  template void access_lds<W>(Wave&, const Operation&, const Body<W>&, const uint32_t*, uint32_t,        \
-                              uint64_t);                                                                 \
-  template void access_scratch<W>(Wave&, const Operation&, const Body<W>&, const uint32_t*, uint32_t,    \
-                                  uint64_t);                                                             \
-  template void Global::each<W>(Wave&, const Operation&, const Body<W>&);                                \
-  template void Flat::each<W>(Wave&, const Operation&, const Body<W>&);                                  \
-  template void Scratch::each<W>(Wave&, const Operation&, const Body<W>&);                               \
+#define HIPEMU_INSTANTIATE(W)                                                                                \
+  template void store_lanes_to_lds<W>(Wave&, const Operation&, const Lanes<W>&, uint64_t);                   \
+  template void access_nothing<W>(Wave&, const Operation&, const Body<W>&, uint64_t);                        \
+  template void access_global<W>(Wave&, const Operation&, const Body<W>&, uint64_t, const uint32_t*,         \
+                                 uint64_t);                                                                  \
+  template void access_lds<W>(Wave&, const Operation&, const Body<W>&, const uint32_t*, uint32_t, uint64_t); \
+  template void access_scratch<W>(Wave&, const Operation&, const Body<W>&, const uint32_t*, uint32_t,        \
+                                  uint64_t);                                                                 \
+  template void Global::each<W>(Wave&, const Operation&, const Body<W>&);                                    \
+  template void Flat::each<W>(Wave&, const Operation&, const Body<W>&);                                      \
+  template void Scratch::each<W>(Wave&, const Operation&, const Body<W>&);                                   \
   template void Lds::each<W>(Wave&, const Operation&, const Body<W>&);
 HIPEMU_INSTANTIATE(32)
 HIPEMU_INSTANTIATE(64)

@@ -1,8 +1,8 @@
 // What all instructions on memory have in common.
 //
 // An addressing (global, flat, scratch, LDS, buffer) turns the operands into targets: a base, an offset per
-// lane and the lanes that are known to be in bounds. A body (load, store or atomic of some type) then moves the
-// data. Neither knows the other, so that each is written once:
+// lane and the lanes that are known to be in bounds. A body (load, store or atomic of some type) then moves
+// the data. Neither knows the other, so that each is written once:
 //
 //   rows.push_back(memory_row<Global, LoadValue<uint8_t>>("global_load_ubyte", unit, prepare_load));
 #pragma once
@@ -18,9 +18,9 @@ namespace hipemu::HIPEMU_VARIANT {
 
 // Bits of Operation::flags.
 namespace memory_flag {
-constexpr uint32_t returns = 1;         // an atomic that returns what was there
-constexpr uint32_t synchronising = 2;   // made for an atomic or volatile access, by its cache bits
-constexpr uint32_t high_half = 4;       // 16-bit data in the upper half of the register
+constexpr uint32_t returns = 1;          // an atomic that returns what was there
+constexpr uint32_t synchronising = 2;    // made for an atomic or volatile access, by its cache bits
+constexpr uint32_t high_half = 4;        // 16-bit data in the upper half of the register
 constexpr uint32_t index_enabled = 8;    // buffers: idxen
 constexpr uint32_t offset_enabled = 16;  // buffers: offen
 constexpr uint32_t to_lds = 32;          // buffers: lds
@@ -64,8 +64,9 @@ struct Body {
   AccessKind kind;
   bool moves_rows;  // between memory and vector registers
   void (*run)(Wave&, const Operation&, const Target<W>&);
-  uint8_t row_offset = 0;        // of loads: from the first destination register
-  uint8_t data = data_source;    // of stores: which source has the data
+  uint8_t row_offset = 0;      // of loads: from the first destination register
+  uint8_t data = data_source;  // of stores: which source has the data
+  bool compares = false;       // compare-and-swap
 };
 
 // The lowest and highest offset of the active lanes, and how they lie.
@@ -266,8 +267,8 @@ struct Buffer {
   static void each(Wave& wave, const Operation& op, const Body<W>& body);
 };
 
-// Parts that several of them share: lane i touches base + offset[i] (LDS and scratch: offset[i] + constant, in
-// 32 bits, from the start of the group's LDS or of the lane's scratch).
+// Parts that several of them share: lane i touches base + offset[i] (LDS and scratch: offset[i] + constant,
+// in 32 bits, from the start of the group's LDS or of the lane's scratch).
 template <int W>
 void access_global(Wave& wave, const Operation& op, const Body<W>& body, uint64_t base,
                    const uint32_t* offset, uint64_t mask);

@@ -6,8 +6,8 @@
 namespace hipemu::HIPEMU_VARIANT {
 namespace {
 
-// s_load: sdst, sbase, offset (a constant, a register, or a register and offset:N). A buffer has four registers
-// as sbase.
+// s_load: sdst, sbase, offset (a constant, a register, or a register and offset:N). A buffer has four
+// registers as sbase.
 void prepare_scalar(const Instruction& instruction, const Chip&, Operation& op) {
   expect_operands(instruction, 3, 3);
   for (int i = 0; i < 2; ++i)

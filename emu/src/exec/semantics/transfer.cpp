@@ -13,8 +13,8 @@ void prepare_to_lds(const Instruction& instruction, const Chip&, Operation& op) 
   read_memory_modifiers(instruction, op);
 }
 
-// A tile of 16 by 16 elements: every lane reads eight elements and gets one of each of eight lanes. Which ones
-// differs by the size of the element; both as measured on gfx1201.
+// A tile of 16 by 16 elements: every lane reads eight elements and gets one of each of eight lanes. Which
+// ones differs by the size of the element; both as measured on gfx1201.
 //   16 bits: lane l has, as element j, element l % 8 of lane 8 * (l / 8) + j.
 //    8 bits: ... element l % 8 of lane 16 * (l / 16) + 8 * (j / 4) + 4 * (l / 8 % 2) + j % 4.
 template <class Element>
