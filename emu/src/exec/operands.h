@@ -1,7 +1,4 @@
 // How vector instructions read their sources and write their results, for all lanes of a wave at once.
-//
-// Included by the semantics only, which are compiled once per instruction set of the host: everything here is
-// inside the namespace of that variant.
 #pragma once
 
 #include <bit>
@@ -13,7 +10,7 @@
 #include "exec/value.h"
 #include "exec/wave.h"
 
-namespace hipemu::HIPEMU_VARIANT {
+namespace hipemu::semantics {
 
 // One value of 32 bits per lane.
 template <int W>
@@ -202,4 +199,4 @@ inline void write_result(Wave& wave, const Operation& op, Lanes<W>& low, Lanes<W
   if constexpr (sizeof(T) == 8) write_row<W>(wave.row(op.destination[0].index + 1), high.lane, mask);
 }
 
-}  // namespace hipemu::HIPEMU_VARIANT
+}  // namespace hipemu::semantics

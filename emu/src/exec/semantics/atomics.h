@@ -6,7 +6,7 @@
 
 #include "exec/semantics/memory.h"
 
-namespace hipemu::HIPEMU_VARIANT {
+namespace hipemu::semantics {
 
 // Each gives the new value of the memory from the old one and the data of the lane.
 struct AtomicAdd {
@@ -251,4 +251,4 @@ void add_memory_atomics(Rows& rows, std::string_view prefix, const AtomicPrepare
   add(Atomic<uint32_t, AtomicAddBfloats>(), plain, {"pk_add_bf16"});
 }
 
-}  // namespace hipemu::HIPEMU_VARIANT
+}  // namespace hipemu::semantics

@@ -3,7 +3,7 @@
 #include "exec/apertures.h"
 #include "exec/semantics/atomics.h"
 
-namespace hipemu::HIPEMU_VARIANT {
+namespace hipemu::semantics {
 namespace {
 
 struct Descriptor {
@@ -268,4 +268,4 @@ void add_buffer_memory(Rows& rows) {
                              {prepare_atomic<0>, prepare_atomic<1>, prepare_atomic<2>});
 }
 
-}  // namespace hipemu::HIPEMU_VARIANT
+}  // namespace hipemu::semantics

@@ -13,7 +13,7 @@
 
 #include "exec/operands.h"
 
-namespace hipemu::HIPEMU_VARIANT {
+namespace hipemu::semantics {
 
 using Rows = std::vector<Semantics>;
 
@@ -229,4 +229,4 @@ void add_lds(Rows& rows);
 void add_wmma(Rows& rows);
 void add_mfma(Rows& rows);
 
-}  // namespace hipemu::HIPEMU_VARIANT
+}  // namespace hipemu::semantics

@@ -6,7 +6,7 @@
 #include "exec/control.h"
 #include "exec/semantics/build.h"
 
-namespace hipemu::HIPEMU_VARIANT {
+namespace hipemu::semantics {
 namespace {
 
 void run_nothing(Wave&, const Operation&) {}
@@ -366,4 +366,4 @@ void add_control(Rows& rows) {
     rows.push_back(custom(name, Unit::wait, run_nothing, run_nothing, prepare_nothing));
 }
 
-}  // namespace hipemu::HIPEMU_VARIANT
+}  // namespace hipemu::semantics

@@ -8,7 +8,7 @@
 
 #include "exec/value.h"
 
-namespace hipemu::HIPEMU_VARIANT {
+namespace hipemu::semantics {
 
 // A float with its bits, so that f16, f32 and f64 share the code below. Halves are handled as floats: every
 // half and every comparison of halves is exact there, and a signaling half is a signaling float.
@@ -186,4 +186,4 @@ inline float cosine(float turns) {
   return of_turns(turns, [](double x) { return std::cos(x); });
 }
 
-}  // namespace hipemu::HIPEMU_VARIANT
+}  // namespace hipemu::semantics

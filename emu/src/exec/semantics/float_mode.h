@@ -9,7 +9,7 @@
 
 #include "exec/semantics/build.h"
 
-namespace hipemu::HIPEMU_VARIANT {
+namespace hipemu::semantics {
 
 constexpr uint32_t usual_mode = 0xf0;
 
@@ -153,4 +153,4 @@ inline void add_named(Rows& rows, std::initializer_list<std::string_view> names,
   }
 }
 
-}  // namespace hipemu::HIPEMU_VARIANT
+}  // namespace hipemu::semantics

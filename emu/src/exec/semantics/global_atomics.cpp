@@ -1,7 +1,7 @@
 // Atomics on global and flat memory.
 #include "exec/semantics/atomics.h"
 
-namespace hipemu::HIPEMU_VARIANT {
+namespace hipemu::semantics {
 namespace {
 
 // (vdst,) vaddr, vdata, saddr. Flat ones have no saddr. `Compare`: registers of the value to compare with,
@@ -37,4 +37,4 @@ void add_global_atomics(Rows& rows) {
   add_memory_atomics<Flat>(rows, "flat_atomic_", prepares<false>);
 }
 
-}  // namespace hipemu::HIPEMU_VARIANT
+}  // namespace hipemu::semantics

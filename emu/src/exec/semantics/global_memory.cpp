@@ -1,7 +1,7 @@
 // Loads and stores of global, flat and scratch memory.
 #include "exec/semantics/memory.h"
 
-namespace hipemu::HIPEMU_VARIANT {
+namespace hipemu::semantics {
 namespace {
 
 // global: vdst, vaddr, saddr. flat: vdst, vaddr. scratch: vdst, vaddr or off, saddr or off.
@@ -94,4 +94,4 @@ void add_global_memory(Rows& rows) {
   add_accesses_by_lane(rows);
 }
 
-}  // namespace hipemu::HIPEMU_VARIANT
+}  // namespace hipemu::semantics

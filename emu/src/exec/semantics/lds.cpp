@@ -1,7 +1,7 @@
 // Loads and stores of LDS.
 #include "exec/semantics/memory.h"
 
-namespace hipemu::HIPEMU_VARIANT {
+namespace hipemu::semantics {
 namespace {
 
 void prepare_read(const Instruction& instruction, const Chip&, Operation& op) {
@@ -172,4 +172,4 @@ void add_lds(Rows& rows) {
   add_lds_lanes(rows);
 }
 
-}  // namespace hipemu::HIPEMU_VARIANT
+}  // namespace hipemu::semantics

@@ -1,7 +1,7 @@
 // Atomics on LDS. Most exist with and without result: ds_add_u32, ds_add_rtn_u32.
 #include "exec/semantics/atomics.h"
 
-namespace hipemu::HIPEMU_VARIANT {
+namespace hipemu::semantics {
 namespace {
 
 void read_operands(const Instruction& instruction, Operation& op, bool returns, int data_count,
@@ -157,4 +157,4 @@ void add_lds_atomics(Rows& rows) {
            {"ds_wrxchg2st64_rtn_b64", "ds_storexchg_2addr_stride64_rtn_b64"});
 }
 
-}  // namespace hipemu::HIPEMU_VARIANT
+}  // namespace hipemu::semantics

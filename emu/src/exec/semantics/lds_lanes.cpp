@@ -5,7 +5,7 @@
 
 #include "exec/semantics/memory.h"
 
-namespace hipemu::HIPEMU_VARIANT {
+namespace hipemu::semantics {
 namespace {
 
 void prepare_permute(const Instruction& instruction, const Chip& chip, Operation& op) {
@@ -175,4 +175,4 @@ void add_lds_lanes(Rows& rows) {
   add("ds_swizzle_b32", swizzle<32>, swizzle<64>, prepare_swizzle);
 }
 
-}  // namespace hipemu::HIPEMU_VARIANT
+}  // namespace hipemu::semantics

@@ -22,7 +22,7 @@
 #include "exec/semantics/build.h"
 #include "exec/semantics/small_floats.h"
 
-namespace hipemu::HIPEMU_VARIANT {
+namespace hipemu::semantics {
 
 enum class Format : uint8_t {
   f64,
@@ -512,4 +512,4 @@ void read_matrix_operands(const Instruction& instruction, const Chip& chip, Oper
   }
 }
 
-}  // namespace hipemu::HIPEMU_VARIANT
+}  // namespace hipemu::semantics

@@ -9,7 +9,7 @@
 
 #include "exec/apertures.h"
 
-namespace hipemu::HIPEMU_VARIANT {
+namespace hipemu::semantics {
 
 void expect_operands(const Instruction& instruction, std::size_t least, std::size_t most) {
   const std::size_t count = instruction.operands.size();
@@ -399,4 +399,4 @@ HIPEMU_INSTANTIATE(32)
 HIPEMU_INSTANTIATE(64)
 #undef HIPEMU_INSTANTIATE
 
-}  // namespace hipemu::HIPEMU_VARIANT
+}  // namespace hipemu::semantics

@@ -14,7 +14,7 @@
 #include "exec/check/access.h"
 #include "exec/semantics/build.h"
 
-namespace hipemu::HIPEMU_VARIANT {
+namespace hipemu::semantics {
 
 // Bits of Operation::flags.
 namespace memory_flag {
@@ -318,4 +318,4 @@ void add_loads_to_lds(Rows& rows);
 void add_transposed_loads(Rows& rows);
 void add_accesses_by_lane(Rows& rows);
 
-}  // namespace hipemu::HIPEMU_VARIANT
+}  // namespace hipemu::semantics

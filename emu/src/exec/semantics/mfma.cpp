@@ -1,7 +1,7 @@
 // MFMA of gfx90a and gfx942, and SMFMAC (sparse A) of gfx942. They ignore EXEC: all lanes take part, always.
 #include "exec/semantics/matrix.h"
 
-namespace hipemu::HIPEMU_VARIANT {
+namespace hipemu::semantics {
 namespace {
 
 // The rows of A and columns of B of every block fill the lanes; what lanes are left hold more of K.
@@ -145,4 +145,4 @@ void add_mfma(Rows& rows) {
   rows.push_back(smfmac<fp8_fnuz, fp8_fnuz, f32, 16, 64>("v_smfmac_f32_16x16x64_fp8_fp8"));
 }
 
-}  // namespace hipemu::HIPEMU_VARIANT
+}  // namespace hipemu::semantics

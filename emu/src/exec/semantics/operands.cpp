@@ -5,7 +5,7 @@
 
 #include "exec/operands.h"
 
-namespace hipemu::HIPEMU_VARIANT {
+namespace hipemu::semantics {
 namespace {
 
 template <int W>
@@ -226,4 +226,4 @@ template void read_modified<64>(Wave&, const Operation&, int, ValueType, uint32_
 template void write_modified<32>(Wave&, const Operation&, ValueType, uint32_t*, uint32_t*, uint64_t);
 template void write_modified<64>(Wave&, const Operation&, ValueType, uint32_t*, uint32_t*, uint64_t);
 
-}  // namespace hipemu::HIPEMU_VARIANT
+}  // namespace hipemu::semantics

@@ -1,9 +1,11 @@
-// All rows of this variant.
+// All rows.
 #include "exec/semantics/build.h"
+#include "exec/semantics/table.h"
 
-namespace hipemu::HIPEMU_VARIANT {
+namespace hipemu {
 
-std::vector<Semantics> all_rows() {
+std::vector<Semantics> all_semantics() {
+  using namespace semantics;
   Rows rows;
   add_scalar_alu(rows);
   add_control(rows);
@@ -31,4 +33,4 @@ std::vector<Semantics> all_rows() {
   return rows;
 }
 
-}  // namespace hipemu::HIPEMU_VARIANT
+}  // namespace hipemu

@@ -4,7 +4,7 @@
 
 #include "exec/semantics/build.h"
 
-namespace hipemu::HIPEMU_VARIANT {
+namespace hipemu::semantics {
 namespace {
 
 using Names =
@@ -444,4 +444,4 @@ void add_scalar_alu(Rows& rows) {
   rows.push_back(custom("s_mulk_i32", Unit::scalar, run_mulk, run_mulk, prepare_short<true>));
 }
 
-}  // namespace hipemu::HIPEMU_VARIANT
+}  // namespace hipemu::semantics

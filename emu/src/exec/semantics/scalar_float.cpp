@@ -6,7 +6,7 @@
 #include "exec/semantics/float_functions.h"
 #include "exec/semantics/float_mode.h"
 
-namespace hipemu::HIPEMU_VARIANT {
+namespace hipemu::semantics {
 namespace {
 
 float f(Half16 value) { return static_cast<float>(value); }
@@ -124,4 +124,4 @@ void add_scalar_float(Rows& rows) {
   add_compares(rows);
 }
 
-}  // namespace hipemu::HIPEMU_VARIANT
+}  // namespace hipemu::semantics

@@ -3,7 +3,7 @@
 
 #include "exec/semantics/atomics.h"
 
-namespace hipemu::HIPEMU_VARIANT {
+namespace hipemu::semantics {
 namespace {
 
 // s_load: sdst, sbase, offset (a constant, a register, or a register and offset:N). A buffer has four
@@ -183,4 +183,4 @@ void add_cache_control(Rows& rows) {
     rows.push_back(custom(name, Unit::other, do_nothing, do_nothing, ignore_operands));
 }
 
-}  // namespace hipemu::HIPEMU_VARIANT
+}  // namespace hipemu::semantics

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
-namespace hipemu::HIPEMU_VARIANT {
+namespace hipemu::semantics {
 
 // `top`: the largest finite code. `overflow`: what a number too large becomes. `without_sign`: no negative
 // zero, and its code is the only NaN (the formats of gfx942).
@@ -69,4 +69,4 @@ uint8_t encode_small(float value, const uint32_t* random, bool saturate) {
   return static_cast<uint8_t>(code) | sign;
 }
 
-}  // namespace hipemu::HIPEMU_VARIANT
+}  // namespace hipemu::semantics

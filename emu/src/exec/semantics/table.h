@@ -1,4 +1,4 @@
-// The table of instructions, in the variant that suits this machine's instruction set.
+// The table of instructions.
 #pragma once
 
 #include <vector>

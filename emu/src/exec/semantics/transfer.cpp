@@ -2,7 +2,7 @@
 // matrix, addresses made of the lane's number.
 #include "exec/semantics/memory.h"
 
-namespace hipemu::HIPEMU_VARIANT {
+namespace hipemu::semantics {
 namespace {
 
 // vaddr, saddr. The bytes go to LDS at M0 + offset + 4 * lane, extended to a dword.
@@ -112,4 +112,4 @@ void add_transposed_loads(Rows& rows) {
   add(uint8_t{}, "global_load_tr_b64");
 }
 
-}  // namespace hipemu::HIPEMU_VARIANT
+}  // namespace hipemu::semantics

@@ -3,7 +3,7 @@
 
 #include "exec/semantics/float_mode.h"
 
-namespace hipemu::HIPEMU_VARIANT {
+namespace hipemu::semantics {
 namespace {
 
 using u16 = uint16_t;
@@ -123,4 +123,4 @@ void add_vector_bits(Rows& rows) {
   add_counts(rows);
 }
 
-}  // namespace hipemu::HIPEMU_VARIANT
+}  // namespace hipemu::semantics

@@ -5,7 +5,7 @@
 #include "exec/semantics/float_functions.h"
 #include "exec/semantics/float_mode.h"
 
-namespace hipemu::HIPEMU_VARIANT {
+namespace hipemu::semantics {
 namespace {
 
 // v_cmpx: EXEC gets the mask too. Decoding made EXEC the destination where the text has none.
@@ -184,4 +184,4 @@ void add_vector_compares(Rows& rows) {
   add_class_compares(rows);
 }
 
-}  // namespace hipemu::HIPEMU_VARIANT
+}  // namespace hipemu::semantics

@@ -5,7 +5,7 @@
 #include "exec/semantics/float_functions.h"
 #include "exec/semantics/float_mode.h"
 
-namespace hipemu::HIPEMU_VARIANT {
+namespace hipemu::semantics {
 namespace {
 
 using u16 = uint16_t;
@@ -140,4 +140,4 @@ void add_vector_conversions(Rows& rows) {
   add_packed(rows);
 }
 
-}  // namespace hipemu::HIPEMU_VARIANT
+}  // namespace hipemu::semantics

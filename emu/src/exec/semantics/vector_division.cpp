@@ -6,7 +6,7 @@
 #include "exec/semantics/float_functions.h"
 #include "exec/semantics/float_mode.h"
 
-namespace hipemu::HIPEMU_VARIANT {
+namespace hipemu::semantics {
 namespace {
 
 // The numbers that differ between the two precisions.
@@ -165,4 +165,4 @@ void add_vector_division(Rows& rows) {
   }));
 }
 
-}  // namespace hipemu::HIPEMU_VARIANT
+}  // namespace hipemu::semantics

@@ -5,7 +5,7 @@
 #include "exec/semantics/float_mode.h"
 #include "exec/semantics/small_floats.h"
 
-namespace hipemu::HIPEMU_VARIANT {
+namespace hipemu::semantics {
 namespace {
 
 using u32 = uint32_t;
@@ -201,4 +201,4 @@ void add_vector_dot(Rows& rows) {
   add_small_floats(rows);
 }
 
-}  // namespace hipemu::HIPEMU_VARIANT
+}  // namespace hipemu::semantics

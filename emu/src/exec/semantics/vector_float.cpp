@@ -2,7 +2,7 @@
 #include "exec/semantics/float_functions.h"
 #include "exec/semantics/float_mode.h"
 
-namespace hipemu::HIPEMU_VARIANT {
+namespace hipemu::semantics {
 namespace {
 
 HalfOf half_sum(Half16 a, Half16 b) { return {add_to_odd(static_cast<float>(a), static_cast<float>(b))}; }
@@ -110,4 +110,4 @@ void add_vector_float(Rows& rows) {
   add_half(rows);
 }
 
-}  // namespace hipemu::HIPEMU_VARIANT
+}  // namespace hipemu::semantics

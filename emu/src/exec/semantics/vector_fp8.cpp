@@ -3,7 +3,7 @@
 #include "exec/semantics/float_mode.h"
 #include "exec/semantics/small_floats.h"
 
-namespace hipemu::HIPEMU_VARIANT {
+namespace hipemu::semantics {
 namespace {
 
 using u32 = uint32_t;
@@ -108,4 +108,4 @@ void add_vector_fp8(Rows& rows) {
       [](float a, u32 b) { return encode_randomly<E5m2Fnuz>(a, b); }, read_destination_byte));
 }
 
-}  // namespace hipemu::HIPEMU_VARIANT
+}  // namespace hipemu::semantics

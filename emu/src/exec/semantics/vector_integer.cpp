@@ -6,7 +6,7 @@
 
 #include "exec/semantics/float_mode.h"
 
-namespace hipemu::HIPEMU_VARIANT {
+namespace hipemu::semantics {
 namespace {
 
 using u16 = uint16_t;
@@ -266,4 +266,4 @@ void add_vector_integer(Rows& rows) {
   add_differences(rows);
 }
 
-}  // namespace hipemu::HIPEMU_VARIANT
+}  // namespace hipemu::semantics

@@ -6,7 +6,7 @@
 
 #include "exec/semantics/float_mode.h"
 
-namespace hipemu::HIPEMU_VARIANT {
+namespace hipemu::semantics {
 namespace {
 
 using u32 = uint32_t;
@@ -205,4 +205,4 @@ void add_vector_lanes(Rows& rows) {
     rows.push_back(custom(name, Unit::vector, do_nothing, do_nothing));
 }
 
-}  // namespace hipemu::HIPEMU_VARIANT
+}  // namespace hipemu::semantics

@@ -2,7 +2,7 @@
 #include "exec/semantics/float_functions.h"
 #include "exec/semantics/float_mode.h"
 
-namespace hipemu::HIPEMU_VARIANT {
+namespace hipemu::semantics {
 namespace {
 
 // The ways: what is least and greatest of two.
@@ -165,4 +165,4 @@ void add_vector_min_max(Rows& rows) {
   rows.push_back(three_halves<MostThenLeast<Propagating>>("v_maximumminimum_f16"));
 }
 
-}  // namespace hipemu::HIPEMU_VARIANT
+}  // namespace hipemu::semantics

@@ -3,7 +3,7 @@
 #include "exec/semantics/float_functions.h"
 #include "exec/semantics/float_mode.h"
 
-namespace hipemu::HIPEMU_VARIANT {
+namespace hipemu::semantics {
 namespace {
 
 // op_sel_hi says that a source is f16, op_sel which half. Unlike for packed instructions both are 0 when not
@@ -81,4 +81,4 @@ void add_vector_mixed(Rows& rows) {
   add_named(rows, {"v_fma_mixhi_f16", "v_mad_mixhi_f16"}, row);
 }
 
-}  // namespace hipemu::HIPEMU_VARIANT
+}  // namespace hipemu::semantics

@@ -4,7 +4,7 @@
 #include "exec/semantics/float_functions.h"
 #include "exec/semantics/float_mode.h"
 
-namespace hipemu::HIPEMU_VARIANT {
+namespace hipemu::semantics {
 namespace {
 
 using u16 = uint16_t;
@@ -198,4 +198,4 @@ void add_vector_packed(Rows& rows) {
   add_floats(rows);
 }
 
-}  // namespace hipemu::HIPEMU_VARIANT
+}  // namespace hipemu::semantics

@@ -3,7 +3,7 @@
 #include "exec/semantics/float_functions.h"
 #include "exec/semantics/float_mode.h"
 
-namespace hipemu::HIPEMU_VARIANT {
+namespace hipemu::semantics {
 namespace {
 
 void add_single(Rows& rows) {
@@ -93,4 +93,4 @@ void add_vector_transcendental(Rows& rows) {
   add_pseudo_scalar(rows);
 }
 
-}  // namespace hipemu::HIPEMU_VARIANT
+}  // namespace hipemu::semantics

@@ -1,7 +1,7 @@
 // WMMA of gfx11 and gfx12, and SWMMAC of gfx12: 16x16 results, a wave of 32 or 64 lanes.
 #include "exec/semantics/matrix.h"
 
-namespace hipemu::HIPEMU_VARIANT {
+namespace hipemu::semantics {
 namespace {
 
 // gfx11: every group of 16 lanes holds all of A and B. Copies in the other groups are demanded, not used.
@@ -178,4 +178,4 @@ void add_wmma(Rows& rows) {
   rows.push_back(on_gfx12<bf8, bf8, f32, 32, true>("v_swmmac_f32_16x16x32_bf8_bf8"));
 }
 
-}  // namespace hipemu::HIPEMU_VARIANT
+}  // namespace hipemu::semantics
