@@ -48,7 +48,8 @@ class ReductionKernel final : public Kernel {
 
   void run(const KernelArguments& arguments) const override {
     if (outputs_ == 0) return;
-    const auto width = rows_inside_ ? block_kept_ : std::min(block_kept_, program_.tile_length());
+    const auto width =
+        rows_inside_ ? block_kept_ : std::min(block_kept_, plain_ ? plain_width : program_.tile_length());
     const auto chunks = rows_inside_ ? row_chunks() : (block_kept_ + width - 1) / width;
     const auto jobs = outer_kept_ * chunks;
     const auto slices = slice_count(jobs);
@@ -57,7 +58,7 @@ class ReductionKernel final : public Kernel {
 
     parallel_for(jobs * slices, grain(jobs * slices), [&](std::int64_t begin, std::int64_t end) {
       TileProgram::Workspace workspace(program_, arguments.numbers);
-      AlignedBytes partial(static_cast<std::size_t>(program_.tile_length()) * 8);
+      AlignedBytes partial(rows_inside_ ? 0 : static_cast<std::size_t>(width) * 8);
       for (std::int64_t job = begin; job < end; ++job) {
         const auto slice = job / jobs, outer = job % jobs / chunks, chunk = job % chunks;
         Total* out = totals.data() + slice * outputs_ + outer * block_kept_;
@@ -129,7 +130,9 @@ class ReductionKernel final : public Kernel {
   std::int64_t slice_count(std::int64_t jobs) const {
     if (jobs == 0 || count_ == 0) return 1;
     const auto wanted = std::min<std::int64_t>(64 / std::max<std::int64_t>(jobs, 1), count_ / (32 * 1024));
-    const auto possible = outer_reduced_ > 1 ? outer_reduced_ : block_reduced_;
+    const auto axis = outer_reduced_ > 1 ? outer_reduced_ : block_reduced_;
+    // Enough elements per total that the totals do not count.
+    const auto possible = std::min(axis, count_ / (256 * outputs_));
     return std::clamp<std::int64_t>(std::min(wanted, possible), 1,
                                     std::max<std::int64_t>(1, (1 << 22) / outputs_));
   }
@@ -256,18 +259,19 @@ class ReductionKernel final : public Kernel {
     return total;
   }
 
-  void store(const std::vector<Total>& totals, std::int64_t slices, void* out) const {
-    for (std::int64_t i = 0; i < outputs_; ++i) {
-      Total total = totals[static_cast<std::size_t>(i)];
-      for (std::int64_t s = 1; s < slices; ++s) {
-        const Total& next = totals[static_cast<std::size_t>(s * outputs_ + i)];
+  // The slices' totals are combined in the first one's place.
+  void store(std::vector<Total>& totals, std::int64_t slices, void* out) const {
+    for (std::int64_t s = 1; s < slices; ++s) {
+      const Total* next = totals.data() + s * outputs_;
+      for (std::int64_t i = 0; i < outputs_; ++i) {
+        Total& total = totals[static_cast<std::size_t>(i)];
         if (real())
-          total.real = combine(total.real, next.real);
+          total.real = combine(total.real, next[i].real);
         else
-          total.integer = combine(total.integer, next.integer);
+          total.integer = combine(total.integer, next[i].integer);
       }
-      store_one(total, i, out);
     }
+    for (std::int64_t i = 0; i < outputs_; ++i) store_one(totals[static_cast<std::size_t>(i)], i, out);
   }
 
   template <typename T>
@@ -321,7 +325,8 @@ class ReductionKernel final : public Kernel {
   std::vector<std::size_t> extra_sizes_;
   std::int64_t outputs_ = 0, count_ = 0;
   bool rows_inside_ = true;
-  bool plain_ = false;  // elements are reduced where they lie
+  static constexpr std::int64_t plain_width = 4096;  // columns that are added up together
+  bool plain_ = false;                               // elements are reduced where they lie
   std::int64_t block_kept_ = 1, block_reduced_ = 1, outer_kept_ = 1, outer_reduced_ = 1;
   std::vector<Loop> kept_loops_, reduced_loops_;
 };

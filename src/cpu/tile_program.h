@@ -97,15 +97,20 @@ class TileProgram {
  private:
   // What becomes one instruction, or two with the narrowing after it.
   struct Operation {
-    TileFunction function;
-    std::size_t result;  // values of the expression
-    std::size_t operands[3];
-    int count;             // of operands
-    bool taken_singly[3];  // operands whose first element alone is read
+    TileFunction function;  // null: a chain, or part of one
+    std::size_t result;     // values of the expression
+    std::vector<std::size_t> operands;
+    std::vector<bool> single;  // operands whose first element alone is read
+    std::vector<int> codes;  // of a chain: operands[0] is its start, each binary link takes one of the others
   };
   struct Instruction {
-    TileFunction function;
+    TileFunction function;  // null: a chain
     std::uint16_t out, a, b, c;
+    std::uint16_t first_link, links;  // b and c unused
+  };
+  struct Link {
+    int code;
+    std::uint16_t operand;
   };
   struct Register {
     std::size_t element_size;
@@ -136,6 +141,7 @@ class TileProgram {
   std::vector<Constant> constants_;  // the immediates, then zeros
   std::vector<std::size_t> zero_constants_;
   std::vector<Instruction> instructions_;
+  std::vector<Link> links_;
   std::vector<Output> outputs_;
   std::vector<Register> registers_;
   std::int64_t tile_length_ = 1024;

@@ -130,71 +130,90 @@ HEARTH_INLINE void run_blocks(TileFunction self, void* out, const void* a, const
 #undef HEARTH_UNARY
 #undef HEARTH_BINARY
 
-// ---- pairs of cheap operations
+// ---- chains of cheap operations
 
-template <int index>
-struct Cheap;
-template <>
-struct Cheap<0> : neg_loop {};
-template <>
-struct Cheap<1> : abs_loop {};
-template <>
-struct Cheap<2> : square_loop {};
-template <>
-struct Cheap<3> : relu_loop {};
-template <>
-struct Cheap<4> : add_loop {};
-template <>
-struct Cheap<5> : sub_loop {};
-template <>
-struct Cheap<6> : mul_loop {};
-template <>
-struct Cheap<7> : maximum_loop {};
-template <>
-struct Cheap<8> : minimum_loop {};
-static_assert(cheap_index(Op::relu) == 3 && cheap_index(Op::add) == 4 && cheap_index(Op::minimum) == 8);
-
-// A form's operation, and its variant: see first_form and second_form.
-constexpr int operation_of(int form) {
-  return form < cheap_unary_count ? form
-                                  : cheap_unary_count + (form - cheap_unary_count) % cheap_binary_count;
+template <typename Operation, bool result_right, bool number, std::size_t packs>
+HEARTH_INLINE void apply_link(Pack<float> (&result)[packs], const float* operand, std::int64_t i) {
+  const Pack<float> one = number ? Pack<float>(*operand) : Pack<float>(0.0f);
+  for (std::size_t k = 0; k < packs; ++k) {
+    const Pack<float> other =
+        number ? one : load<Pack<float>>(operand + i + static_cast<std::int64_t>(k) * block);
+    result[k] = result_right ? Operation::apply(other, result[k]) : Operation::apply(result[k], other);
+  }
 }
-constexpr int variant_of(int form) {
-  return form < cheap_unary_count ? 0 : (form - cheap_unary_count) / cheap_binary_count;
+template <typename Operation, std::size_t packs>
+HEARTH_INLINE void apply_link(Pack<float> (&result)[packs]) {
+  for (std::size_t k = 0; k < packs; ++k) result[k] = Operation::apply(result[k]);
 }
 
-template <int first, int second>
-void pair_tile(void* out, const void* a, const void* b, const void* c, std::int64_t n) {
-  using First = Cheap<operation_of(first)>;
-  using Second = Cheap<operation_of(second)>;
-  constexpr auto operands = static_cast<FirstOperands>(variant_of(first));
-  constexpr bool result_right = variant_of(second) >= 2, number = variant_of(second) % 2 == 1;
-  constexpr Given given_a = operands == FirstOperands::left_number ? Given::one : Given::run;
-  constexpr Given given_b = First::operands == 1                      ? Given::none
-                            : operands == FirstOperands::right_number ? Given::one
-                                                                      : Given::run;
-  constexpr Given given_c = Second::operands == 1 ? Given::none : number ? Given::one : Given::run;
-  run_blocks<given_a, given_b, given_c>(pair_tile<first, second>, out, a, b, c, n,
-                                        [](auto x, auto y, auto z) HEARTH_LAMBDA {
-                                          Pack<float> result;
-                                          if constexpr (First::operands == 1)
-                                            result = First::apply(x);
-                                          else
-                                            result = First::apply(x, y);
-                                          if constexpr (Second::operands == 1)
-                                            return Second::apply(result);
-                                          else if constexpr (result_right)
-                                            return Second::apply(z, result);
-                                          else
-                                            return Second::apply(result, z);
-                                        });
+// The elements from i on, as many as the packs hold.
+template <std::size_t packs>
+HEARTH_INLINE void run_chain_block(float* out, const float* start, const ChainLink* links, std::size_t count,
+                                   std::int64_t i) {
+  Pack<float> result[packs];
+  for (std::size_t k = 0; k < packs; ++k)
+    result[k] = load<Pack<float>>(start + i + static_cast<std::int64_t>(k) * block);
+  const ChainLink* link = links;
+  do {  // at least once: a test in front would cost moves of all registers
+    switch (link->code) {
+#define HEARTH_UNARY_LINK(name)                         \
+  case chain_code(cheap_index(Op::name), false, false): \
+    apply_link<name##_loop>(result);                    \
+    break;
+#define HEARTH_BINARY_LINK(name)                                     \
+  case chain_code(cheap_index(Op::name), false, false):              \
+    apply_link<name##_loop, false, false>(result, link->operand, i); \
+    break;                                                           \
+  case chain_code(cheap_index(Op::name), false, true):               \
+    apply_link<name##_loop, false, true>(result, link->operand, i);  \
+    break;                                                           \
+  case chain_code(cheap_index(Op::name), true, false):               \
+    apply_link<name##_loop, true, false>(result, link->operand, i);  \
+    break;                                                           \
+  case chain_code(cheap_index(Op::name), true, true):                \
+    apply_link<name##_loop, true, true>(result, link->operand, i);   \
+    break;
+      HEARTH_UNARY_LINK(neg)
+      HEARTH_UNARY_LINK(abs)
+      HEARTH_UNARY_LINK(square)
+      HEARTH_UNARY_LINK(relu)
+      HEARTH_BINARY_LINK(add)
+      HEARTH_BINARY_LINK(sub)
+      HEARTH_BINARY_LINK(mul)
+      HEARTH_BINARY_LINK(maximum)
+      HEARTH_BINARY_LINK(minimum)
+#undef HEARTH_UNARY_LINK
+#undef HEARTH_BINARY_LINK
+      default:
+        __builtin_unreachable();
+    }
+  } while (++link != links + count);
+  for (std::size_t k = 0; k < packs; ++k) store(out + i + static_cast<std::int64_t>(k) * block, result[k]);
 }
 
-template <int... form>
-constexpr void fill_pairs(ElementwiseKernels& table, std::integer_sequence<int, form...>) {
-  ((table.pairs[form / second_forms][form % second_forms] =
-        pair_tile<form / second_forms, form % second_forms>),
-   ...);
+void chain(float* out, const float* start, const ChainLink* links, std::size_t count, std::int64_t n) {
+  constexpr std::size_t packs = 4;
+  constexpr std::int64_t several = static_cast<std::int64_t>(packs) * block;
+  std::int64_t i = 0;
+  for (; i + several <= n; i += several) run_chain_block<packs>(out, start, links, count, i);
+  for (; i + block <= n; i += block) run_chain_block<1>(out, start, links, count, i);
+  if (i == n) return;
+  // The rest, in a block of its own.
+  const auto bytes = static_cast<std::size_t>(n - i) * sizeof(float);
+  alignas(64) float copies[longest_chain + 1][block], result[block];
+  ChainLink rest[longest_chain];
+  __builtin_memset(copies[0], 0, sizeof copies[0]);
+  __builtin_memcpy(copies[0], start + i, bytes);
+  for (std::size_t k = 0; k < count; ++k) {
+    rest[k] = links[k];
+    const bool binary = links[k].code >= 4 * cheap_unary_count, number = links[k].code % 2 == 1;
+    if (!binary || number) continue;
+    __builtin_memset(copies[k + 1], 0, sizeof copies[k + 1]);
+    __builtin_memcpy(copies[k + 1], links[k].operand + i, bytes);
+    rest[k].operand = copies[k + 1];
+  }
+  run_chain_block<1>(result, copies[0], rest, count, 0);
+  __builtin_memcpy(out + i, result, bytes);
 }
 
 // ---- tables
@@ -339,7 +358,7 @@ constexpr ElementwiseKernels make_table() {
 #include "hearth/elementwise.inc"
 #undef HEARTH_UNARY
 #undef HEARTH_BINARY
-  fill_pairs(table, std::make_integer_sequence<int, first_forms * second_forms>{});
+  table.chain = chain;
   table.where[0] = where_tile<float>;
   table.where[1] = where_tile<double>;
   table.where[2] = where_tile<std::int32_t>;

@@ -127,7 +127,8 @@ void reduce_row_wide(const void* data, std::int64_t n, Total* total) {
   in<Wide<T>>(*total) = rest;
 }
 
-// Eight rows at a time, so that partial results are loaded and stored once for eight loads of elements.
+// Four rows at a time, so that partial results are loaded and stored once for four loads of elements. More
+// rows would push each other out of the cache where their distance is a power of two.
 template <typename R, typename T, typename P>
 void reduce_columns(const void* data, std::int64_t rows, std::int64_t width, std::int64_t stride,
                     void* partial) {
@@ -135,20 +136,16 @@ void reduce_columns(const void* data, std::int64_t rows, std::int64_t width, std
   P* p = static_cast<P*>(partial);
   if constexpr (std::is_same_v<T, P>) {
     using V = Pack<T>;
-    for (; rows >= 8; rows -= 8, x += 8 * stride) {
+    for (; rows >= 4; rows -= 4, x += 4 * stride) {
       std::int64_t j = 0;
       for (; j + pack_lanes<T> <= width; j += pack_lanes<T>) {
-        const auto two = [&](int row) HEARTH_LAMBDA {
-          return combine_packs<R, T>(load<V>(x + j + row * stride), load<V>(x + j + (row + 1) * stride));
-        };
-        const V low = combine_packs<R, T>(two(0), two(2)), high = combine_packs<R, T>(two(4), two(6));
+        const V low = combine_packs<R, T>(load<V>(x + j), load<V>(x + j + stride));
+        const V high = combine_packs<R, T>(load<V>(x + j + 2 * stride), load<V>(x + j + 3 * stride));
         store(p + j, combine_packs<R, T>(load<V>(p + j), combine_packs<R, T>(low, high)));
       }
       for (; j < width; ++j) {
-        const auto two = [&](int row) HEARTH_LAMBDA {
-          return R::template combine<T>(x[j + row * stride], x[j + (row + 1) * stride]);
-        };
-        const T low = R::template combine<T>(two(0), two(2)), high = R::template combine<T>(two(4), two(6));
+        const T low = R::template combine<T>(x[j], x[j + stride]);
+        const T high = R::template combine<T>(x[j + 2 * stride], x[j + 3 * stride]);
         p[j] = R::template combine<T>(p[j], R::template combine<T>(low, high));
       }
     }
