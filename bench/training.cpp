@@ -27,8 +27,8 @@ void print_profile(const std::function<void()>& step) {
     fmt::print("    {:<20} {:>5} steps {:>9.2f} ms\n", kind, entry.count / steps, entry.total / steps * 1e3);
 }
 
-void step_time(Report& report, const Options& options, const std::string& name, nn::Module& model, double seconds,
-               const std::function<Tensor(const std::vector<Tensor>&)>& loss,
+void step_time(Report& report, const Options& options, const std::string& name, nn::Module& model,
+               double seconds, const std::function<Tensor(const std::vector<Tensor>&)>& loss,
                const std::vector<Tensor>& batch) {
   optim::AdamW optimizer(model.parameters(), {});
   Compiled step = compile([&](const std::vector<Tensor>& a) {
@@ -43,10 +43,12 @@ void step_time(Report& report, const Options& options, const std::string& name, 
   const auto stats = last_plan_stats();
   // New values of parameters and state that cannot take the place of the old ones count as waste.
   const double kept = static_cast<double>(stats.output_bytes);
-  const double used = static_cast<double>(stats.arena_bytes) + 2 * kept - static_cast<double>(stats.replaced_bytes);
+  const double used =
+      static_cast<double>(stats.arena_bytes) + 2 * kept - static_cast<double>(stats.replaced_bytes);
   const double required = static_cast<double>(stats.required_bytes) + kept;
   if (options.profile) print_profile([&] { step(batch); });
-  report.add({"training", name + ", memory", used / 1e6, "MB", used / required, "what lifetimes require", -1});
+  report.add(
+      {"training", name + ", memory", used / 1e6, "MB", used / required, "what lifetimes require", -1});
 }
 
 }  // namespace

@@ -132,7 +132,8 @@ TEST(Compile, AnOldValueThatIsStillReadIsNotOverwritten) {
   Compiled g = compile([&](const std::vector<Tensor>& a) {
     const Tensor old = w.detach();
     w.assign(w + a[0]);
-    return std::vector<Tensor>{sum(old * cumsum(w, 0))};  // reads the old value after the new one has been used
+    return std::vector<Tensor>{
+        sum(old * cumsum(w, 0))};  // reads the old value after the new one has been used
   });
   for (int i = 1; i <= 3; ++i) {
     const double expected = i * (i + 1) * (1 + 2 + 3 + 4);

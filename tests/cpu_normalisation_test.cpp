@@ -9,7 +9,6 @@
 #include "cpu_steps.h"
 #include "hearth/error.h"
 
-
 namespace hearth::cpu {
 namespace {
 

@@ -369,6 +369,19 @@ TEST_P(Semantics, GradientsThroughNothing) {
   expect_floats(gradients(sum(y * y), {unused})[0], {0, 0, 0});
 }
 
+TEST_P(Semantics, SqueezeLeavesLongAxes) {  // PyTorch; NumPy would refuse
+  EXPECT_EQ(squeeze(ones({2, 1}), {0}).shape(), (Shape{2, 1}));
+  EXPECT_EQ(squeeze(ones({2, 1}), {0, 1}).shape(), (Shape{2}));
+}
+
+TEST_P(Semantics, LongSumsDoNotStall) {
+  // One running f32 sum of ones stops growing at 2^24.
+  const std::int64_t count = (std::int64_t{1} << 24) + 4096;
+  expect_floats(sum(ones({count})), {static_cast<float>(count)});
+  expect_floats(sum(ones({count, 2}), {0}), {static_cast<float>(count), static_cast<float>(count)});
+  expect_floats(mean(ones({count})), {1});
+}
+
 // ---- signed zero
 TEST_P(Semantics, SignedZero) {
   const auto zero = tensor({0.0f, -0.0f});

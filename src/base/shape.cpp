@@ -28,8 +28,8 @@ void check_shape(const Shape& shape, std::size_t element_bytes, const char* oper
   for (auto size : shape) {
     if (size == 0) continue;
     if (bytes > std::numeric_limits<std::int64_t>::max() / size)
-      throw ShapeError(fmt::format("[{}] {} has more bytes than 63 bits can count{}", operation, to_string(shape),
-                                   empty ? " (zero axes aside)" : ""));
+      throw ShapeError(fmt::format("[{}] {} has more bytes than 63 bits can count{}", operation,
+                                   to_string(shape), empty ? " (zero axes aside)" : ""));
     bytes *= size;
   }
 }
@@ -51,7 +51,8 @@ Strides contiguous_strides(const Shape& shape) {
 }
 
 bool is_contiguous(const Shape& shape, const Strides& strides) {
-  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return true;  // no elements, whatever the strides
+  // No elements: whatever the strides.
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return true;
   std::int64_t step = 1;
   for (std::size_t i = shape.size(); i-- > 0;) {
     if (shape[i] != 1 && strides[i] != step) return false;

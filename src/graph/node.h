@@ -70,8 +70,8 @@ class NodeRef {
   Node* node_ = nullptr;
 };
 
-// The gradient that backward() accumulates for a leaf. It belongs to the variable; the nodes the variable has named only
-// know it, because a gradient that is not computed yet refers to them.
+// The gradient that backward() accumulates for a leaf. It belongs to the variable; the nodes the variable has
+// named only know it, because a gradient that is not computed yet refers to them.
 struct GradientSlot;
 
 // An immutable description plus the value once it is computed.

@@ -387,7 +387,8 @@ class Builder {
     plan_->donors.assign(plan_->output_bytes.size(), -1);
     std::unordered_set<std::uint32_t> unavailable;  // leaves that are results themselves, or taken
     for (auto output : graph_.outputs) unavailable.insert(values_[canonical_[output]].root);
-    std::unordered_map<std::uint32_t, std::pair<std::uint32_t, std::size_t>> produced;  // root -> step, output
+    std::unordered_map<std::uint32_t, std::pair<std::uint32_t, std::size_t>>
+        produced;  // root -> step, output
     for (std::uint32_t step = 0; step < drafts_.size(); ++step)
       for (std::size_t k = 0; k < drafts_[step].outputs.size(); ++k)
         produced[drafts_[step].outputs[k]] = {step, k};
@@ -535,8 +536,7 @@ PlanOptions plan_options() {
           current.optimization_level == OptimizationLevel::aggressive, false};
 }
 
-std::shared_ptr<const Plan> build_plan(const LinearGraph& graph, Backend& backend,
-                                       const PlanOptions& options,
+std::shared_ptr<const Plan> build_plan(const LinearGraph& graph, Backend& backend, const PlanOptions& options,
                                        const std::vector<Replacement>& replacements) {
   return Builder(graph, backend, options, replacements).run();
 }

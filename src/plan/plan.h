@@ -63,7 +63,7 @@ struct Plan {
   std::vector<std::uint32_t> leaves;      // nodes of the graph that are leaves with storage, in binding order
   std::vector<std::size_t> output_bytes;  // buffers to allocate for results
   std::vector<PlannedResult> results;     // one per node asked for
-  std::vector<std::int64_t> donors;  // per output: the leaf whose memory it may be written to, or -1
+  std::vector<std::int64_t> donors;       // per output: the leaf whose memory it may be written to, or -1
   std::size_t arena_bytes = 0;
   PlanStats stats;
   std::vector<std::string> passes;  // what each pass did, for explain()
