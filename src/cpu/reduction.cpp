@@ -14,6 +14,7 @@
 #include "base/thread_pool.h"
 #include "cpu/kernels.h"
 #include "cpu/reduction_kernels.h"
+#include "cpu/scratch.h"
 #include "cpu/tile_program.h"
 #include "hearth/error.h"
 
@@ -53,15 +54,16 @@ class ReductionKernel final : public Kernel {
     const auto chunks = rows_inside_ ? row_chunks() : (block_kept_ + width - 1) / width;
     const auto jobs = outer_kept_ * chunks;
     const auto slices = slice_count(jobs);
-    std::vector<Total> totals(static_cast<std::size_t>(outputs_ * slices));
-    for (auto& total : totals) total = neutral();
+    static_assert(sizeof(Total) == 2 * sizeof(float));
+    const Scratch memory(2 * outputs_ * slices);
+    Total* totals = reinterpret_cast<Total*>(memory.data());
 
     parallel_for(jobs * slices, grain(jobs * slices), [&](std::int64_t begin, std::int64_t end) {
       TileProgram::Workspace workspace(program_, arguments.numbers);
       AlignedBytes partial(rows_inside_ ? 0 : static_cast<std::size_t>(width) * 8);
       for (std::int64_t job = begin; job < end; ++job) {
         const auto slice = job / jobs, outer = job % jobs / chunks, chunk = job % chunks;
-        Total* out = totals.data() + slice * outputs_ + outer * block_kept_;
+        Total* out = totals + slice * outputs_ + outer * block_kept_;
         if (rows_inside_)
           reduce_rows(arguments, workspace, outer, chunk, slice, slices, out);
         else
@@ -119,9 +121,11 @@ class ReductionKernel final : public Kernel {
   }
 
   std::int64_t rows_per_chunk() const {
-    // Chunks of rows with some work in each, a whole number of tiles' worth of short rows.
-    return std::max<std::int64_t>(1, std::max(program_.tile_length(), std::int64_t{16 * 1024}) /
-                                         std::max<std::int64_t>(1, block_reduced_));
+    // Chunks of rows with some work in each, a whole number of tiles' worth of short rows. Where there is
+    // much to read, long ones.
+    const auto elements = plain_ ? std::clamp<std::int64_t>(count_ / 64, 16 * 1024, 256 * 1024)
+                                 : std::max(program_.tile_length(), std::int64_t{16 * 1024});
+    return std::max<std::int64_t>(1, elements / std::max<std::int64_t>(1, block_reduced_));
   }
   std::int64_t row_chunks() const { return (block_kept_ + rows_per_chunk() - 1) / rows_per_chunk(); }
 
@@ -173,18 +177,18 @@ class ReductionKernel final : public Kernel {
     const Range loops = slice_outer ? part(outer_reduced_, slice, slices) : Range{0, outer_reduced_};
     const Range row = slice_outer ? Range{0, block_reduced_} : part(block_reduced_, slice, slices);
     const auto length = row.end - row.begin;
+    std::fill(out + first, out + past, neutral());
     if (length == 0) return;
     const auto element = static_cast<std::int64_t>(compute_size(type_));
     for (auto position = loops.begin; position < loops.end; ++position) {
       const auto base = offset(kept_loops_, outer) + offset(reduced_loops_, position);
       if (plain_) {
-        constexpr std::int64_t most = 2048;
-        for (auto r = first; r < past; ++r) {
-          const char* values =
-              static_cast<const char*>(arguments.inputs[0]) + (base + r * block_reduced_) * element;
-          for (auto start = row.begin; start < row.end; start += most)
-            reduce(values + start * element, std::min(most, row.end - start), &out[r]);
-        }
+        const char* values = static_cast<const char*>(arguments.inputs[0]) + base * element;
+        if (past - first >= 4)
+          reduce_long_rows(values, first, past, row, out);
+        else
+          for (auto r = first; r < past; ++r)
+            reduce_long_row(values + r * block_reduced_ * element, row, out[r]);
       } else if (length == block_reduced_ && length < tile) {
         const auto rows = tile / length;
         for (auto r = first; r < past; r += rows) {
@@ -203,6 +207,39 @@ class ReductionKernel final : public Kernel {
     }
   }
 
+  // Memory is read fastest as a few long runs side by side. So rows (or the parts of one row) are taken from
+  // four places in turn, a piece of each at a time.
+  static constexpr std::int64_t streams = 4, piece = 512;
+
+  void reduce_long_rows(const char* values, std::int64_t first, std::int64_t past, Range row,
+                        Total* out) const {
+    const auto reduce = reduction_kernels().rows[op_][static_cast<int>(type_)];
+    const auto element = static_cast<std::int64_t>(compute_size(type_));
+    const auto apart = (past - first) / streams;
+    const auto reduce_piece = [&](std::int64_t r, std::int64_t start) {
+      reduce(values + (r * block_reduced_ + start) * element, std::min(piece, row.end - start), &out[r]);
+    };
+    for (auto r = first; r < first + apart; ++r)
+      for (auto start = row.begin; start < row.end; start += piece)
+        for (std::int64_t s = 0; s < streams; ++s) reduce_piece(r + s * apart, start);
+    for (auto r = first + streams * apart; r < past; ++r)
+      for (auto start = row.begin; start < row.end; start += piece) reduce_piece(r, start);
+  }
+
+  void reduce_long_row(const char* values, Range row, Total& out) const {
+    const auto reduce = reduction_kernels().rows[op_][static_cast<int>(type_)];
+    const auto element = static_cast<std::int64_t>(compute_size(type_));
+    const auto apart = (row.end - row.begin) / (streams * piece) * piece;
+    Total parts[streams];
+    for (auto& part : parts) part = neutral();
+    for (std::int64_t start = row.begin; start < row.begin + apart; start += piece)
+      for (std::int64_t s = 0; s < streams; ++s)
+        reduce(values + (start + s * apart) * element, piece, &parts[s]);
+    for (auto start = row.begin + streams * apart; start < row.end; start += piece)
+      reduce(values + start * element, std::min(piece, row.end - start), &parts[streams - 1]);
+    for (const auto& part : parts) combine(&out, &part, 1);
+  }
+
   void reduce_columns(const KernelArguments& arguments, TileProgram::Workspace& workspace, char* partial,
                       std::int64_t outer, std::int64_t column, std::int64_t width, std::int64_t slice,
                       std::int64_t slices, Total* out) const {
@@ -215,14 +252,18 @@ class ReductionKernel final : public Kernel {
     const bool whole = width == block_kept_;  // several rows form one dense tile
     const auto step =
         whole ? std::max<std::int64_t>(1, program_.tile_length() / std::max<std::int64_t>(1, width)) : 1;
+    // Sums and products are moved to wider totals before rounding errors pile up.
+    const bool rounds = op_ < 2;
+    const std::int64_t most_rows = rounds ? 128 : std::numeric_limits<std::int64_t>::max() / 2;
     std::int64_t pending = 0;
     kernels.fill[op_][type](partial, width);
+    std::fill_n(out + column, width, neutral());
     const auto element = static_cast<std::int64_t>(compute_size(type_));
     for (auto position = loops.begin; position < loops.end; ++position) {
       const auto base = offset(kept_loops_, outer) + offset(reduced_loops_, position) + column;
       if (plain_) {
-        for (auto r = rows.begin; r < rows.end; r += 64) {
-          const auto here = std::min<std::int64_t>(64, rows.end - r);
+        for (auto r = rows.begin; r < rows.end; r += most_rows) {
+          const auto here = std::min(most_rows, rows.end - r);
           kernels.columns[op_][type](
               static_cast<const char*>(arguments.inputs[0]) + (base + r * block_kept_) * element, here, width,
               block_kept_, partial);
@@ -235,7 +276,7 @@ class ReductionKernel final : public Kernel {
         const void* values = evaluate(arguments, workspace, base + r * block_kept_, here * width);
         kernels.columns[op_][type](values, here, width, width, partial);
         pending += here;
-        if (pending >= 64) {
+        if (pending >= most_rows) {
           kernels.flush[op_][type](partial, width, out + column);
           pending = 0;
         }
@@ -260,32 +301,34 @@ class ReductionKernel final : public Kernel {
   }
 
   // The slices' totals are combined in the first one's place.
-  void store(std::vector<Total>& totals, std::int64_t slices, void* out) const {
-    for (std::int64_t s = 1; s < slices; ++s) {
-      const Total* next = totals.data() + s * outputs_;
-      for (std::int64_t i = 0; i < outputs_; ++i) {
-        Total& total = totals[static_cast<std::size_t>(i)];
-        if (real())
-          total.real = combine(total.real, next[i].real);
-        else
-          total.integer = combine(total.integer, next[i].integer);
-      }
-    }
-    for (std::int64_t i = 0; i < outputs_; ++i) store_one(totals[static_cast<std::size_t>(i)], i, out);
+  void store(Total* totals, std::int64_t slices, void* out) const {
+    parallel_for(outputs_, std::max<std::int64_t>(1, 16 * 1024 / slices),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   for (std::int64_t s = 1; s < slices; ++s)
+                     combine(totals + begin, totals + s * outputs_ + begin, end - begin);
+                   for (std::int64_t i = begin; i < end; ++i) store_one(totals[i], i, out);
+                 });
   }
 
-  template <typename T>
-  T combine(T a, T b) const {
+  // totals[i] = totals[i] combined with next[i].
+  void combine(Total* totals, const Total* next, std::int64_t n) const {
+    const auto each = [&](auto operation) {
+      if (real())
+        for (std::int64_t i = 0; i < n; ++i) totals[i].real = operation(totals[i].real, next[i].real);
+      else
+        for (std::int64_t i = 0; i < n; ++i)
+          totals[i].integer = operation(totals[i].integer, next[i].integer);
+    };
     switch (op_) {
       case 0:
-        return a + b;
+        return each([](auto a, auto b) { return a + b; });
       case 1:
-        return a * b;
+        return each([](auto a, auto b) { return a * b; });
       case 2:
       case 5:
-        return b > a || b != b ? b : a;
+        return each([](auto a, auto b) { return b > a || b != b ? b : a; });
       default:
-        return b < a || b != b ? b : a;
+        return each([](auto a, auto b) { return b < a || b != b ? b : a; });
     }
   }
 

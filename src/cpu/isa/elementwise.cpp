@@ -146,74 +146,103 @@ HEARTH_INLINE void apply_link(Pack<float> (&result)[packs]) {
   for (std::size_t k = 0; k < packs; ++k) result[k] = Operation::apply(result[k]);
 }
 
-// The elements from i on, as many as the packs hold.
+#define HEARTH_EVERY_LINK(unary, binary)                                                              \
+  unary(neg) unary(abs) unary(square) unary(relu) binary(add) binary(sub) binary(mul) binary(maximum) \
+      binary(minimum)
+
+// Applies the links to n elements, a multiple of what the packs hold. Every operation jumps straight to the
+// next one (labels as values, an extension that GCC and Clang share): a loop around a switch would jump three
+// times for each.
 template <std::size_t packs>
-HEARTH_INLINE void run_chain_block(float* out, const float* start, const ChainLink* links, std::size_t count,
-                                   std::int64_t i) {
-  Pack<float> result[packs];
-  for (std::size_t k = 0; k < packs; ++k)
-    result[k] = load<Pack<float>>(start + i + static_cast<std::int64_t>(k) * block);
-  const ChainLink* link = links;
-  do {  // at least once: a test in front would cost moves of all registers
-    switch (link->code) {
-#define HEARTH_UNARY_LINK(name)                         \
-  case chain_code(cheap_index(Op::name), false, false): \
-    apply_link<name##_loop>(result);                    \
+void run_chain(float* out, const float* start, const ChainLink* links, std::size_t count, std::int64_t n) {
+  struct Jump {
+    const void* target;
+    const float* operand;
+  };
+  Jump jumps[longest_chain + 1];
+  for (std::size_t k = 0; k < count; ++k) {
+    jumps[k].operand = links[k].operand;
+    switch (links[k].code) {
+#define HEARTH_TARGET(name, label, right, number)        \
+  case chain_code(cheap_index(Op::name), right, number): \
+    jumps[k].target = &&label;                           \
     break;
-#define HEARTH_BINARY_LINK(name)                                     \
-  case chain_code(cheap_index(Op::name), false, false):              \
-    apply_link<name##_loop, false, false>(result, link->operand, i); \
-    break;                                                           \
-  case chain_code(cheap_index(Op::name), false, true):               \
-    apply_link<name##_loop, false, true>(result, link->operand, i);  \
-    break;                                                           \
-  case chain_code(cheap_index(Op::name), true, false):               \
-    apply_link<name##_loop, true, false>(result, link->operand, i);  \
-    break;                                                           \
-  case chain_code(cheap_index(Op::name), true, true):                \
-    apply_link<name##_loop, true, true>(result, link->operand, i);   \
-    break;
-      HEARTH_UNARY_LINK(neg)
-      HEARTH_UNARY_LINK(abs)
-      HEARTH_UNARY_LINK(square)
-      HEARTH_UNARY_LINK(relu)
-      HEARTH_BINARY_LINK(add)
-      HEARTH_BINARY_LINK(sub)
-      HEARTH_BINARY_LINK(mul)
-      HEARTH_BINARY_LINK(maximum)
-      HEARTH_BINARY_LINK(minimum)
-#undef HEARTH_UNARY_LINK
-#undef HEARTH_BINARY_LINK
+#define HEARTH_UNARY_TARGET(name) HEARTH_TARGET(name, name, false, false)
+#define HEARTH_BINARY_TARGETS(name)                  \
+  HEARTH_TARGET(name, name##_run, false, false)      \
+  HEARTH_TARGET(name, name##_number, false, true)    \
+  HEARTH_TARGET(name, name##_after_run, true, false) \
+  HEARTH_TARGET(name, name##_after_number, true, true)
+      HEARTH_EVERY_LINK(HEARTH_UNARY_TARGET, HEARTH_BINARY_TARGETS)
+#undef HEARTH_TARGET
+#undef HEARTH_UNARY_TARGET
+#undef HEARTH_BINARY_TARGETS
       default:
         __builtin_unreachable();
     }
-  } while (++link != links + count);
+  }
+  jumps[count].target = &&last;
+
+  constexpr std::int64_t lanes = static_cast<std::int64_t>(packs) * block;
+  Pack<float> result[packs];
+  std::int64_t i = 0;
+  const Jump* jump;
+first:
+  for (std::size_t k = 0; k < packs; ++k)
+    result[k] = load<Pack<float>>(start + i + static_cast<std::int64_t>(k) * block);
+  jump = jumps;
+  goto * jump->target;
+
+#define HEARTH_UNARY_LINK(name)    \
+  name:                            \
+  apply_link<name##_loop>(result); \
+  ++jump;                          \
+  goto * jump->target;
+#define HEARTH_LINK(name, label, right, number)                     \
+  label:                                                            \
+  apply_link<name##_loop, right, number>(result, jump->operand, i); \
+  ++jump;                                                           \
+  goto * jump->target;
+#define HEARTH_BINARY_LINKS(name)                  \
+  HEARTH_LINK(name, name##_run, false, false)      \
+  HEARTH_LINK(name, name##_number, false, true)    \
+  HEARTH_LINK(name, name##_after_run, true, false) \
+  HEARTH_LINK(name, name##_after_number, true, true)
+  HEARTH_EVERY_LINK(HEARTH_UNARY_LINK, HEARTH_BINARY_LINKS)
+#undef HEARTH_UNARY_LINK
+#undef HEARTH_LINK
+#undef HEARTH_BINARY_LINKS
+
+last:
   for (std::size_t k = 0; k < packs; ++k) store(out + i + static_cast<std::int64_t>(k) * block, result[k]);
+  i += lanes;
+  if (i < n) goto first;
 }
+#undef HEARTH_EVERY_LINK
 
 void chain(float* out, const float* start, const ChainLink* links, std::size_t count, std::int64_t n) {
   constexpr std::size_t packs = 4;
   constexpr std::int64_t several = static_cast<std::int64_t>(packs) * block;
-  std::int64_t i = 0;
-  for (; i + several <= n; i += several) run_chain_block<packs>(out, start, links, count, i);
-  for (; i + block <= n; i += block) run_chain_block<1>(out, start, links, count, i);
-  if (i == n) return;
-  // The rest, in a block of its own.
-  const auto bytes = static_cast<std::size_t>(n - i) * sizeof(float);
+  const std::int64_t whole = n / several * several;
+  if (whole > 0) run_chain<packs>(out, start, links, count, whole);
+  // The rest block by block, the last one in memory of its own.
   alignas(64) float copies[longest_chain + 1][block], result[block];
   ChainLink rest[longest_chain];
-  __builtin_memset(copies[0], 0, sizeof copies[0]);
-  __builtin_memcpy(copies[0], start + i, bytes);
-  for (std::size_t k = 0; k < count; ++k) {
-    rest[k] = links[k];
-    const bool binary = links[k].code >= 4 * cheap_unary_count, number = links[k].code % 2 == 1;
-    if (!binary || number) continue;
-    __builtin_memset(copies[k + 1], 0, sizeof copies[k + 1]);
-    __builtin_memcpy(copies[k + 1], links[k].operand + i, bytes);
-    rest[k].operand = copies[k + 1];
+  for (std::int64_t i = whole; i < n; i += block) {
+    const auto bytes = static_cast<std::size_t>(n - i < block ? n - i : block) * sizeof(float);
+    const auto moved = [&](const float* from, std::size_t k) {
+      if (n - i >= block) return from + i;
+      __builtin_memset(copies[k], 0, sizeof copies[k]);
+      __builtin_memcpy(copies[k], from + i, bytes);
+      return static_cast<const float*>(copies[k]);
+    };
+    for (std::size_t k = 0; k < count; ++k) {
+      const bool binary = links[k].code >= 4 * cheap_unary_count, number = links[k].code % 2 == 1;
+      rest[k] = {links[k].code, binary && !number ? moved(links[k].operand, k + 1) : links[k].operand};
+    }
+    run_chain<1>(result, moved(start, 0), rest, count, block);
+    __builtin_memcpy(out + i, result, bytes);
   }
-  run_chain_block<1>(result, copies[0], rest, count, 0);
-  __builtin_memcpy(out + i, result, bytes);
 }
 
 // ---- tables
