@@ -84,6 +84,15 @@ void gather_elements(const T* base, const Shape& shape, const Strides& strides, 
 
 }  // namespace
 
+const char* TileSource::element(const void* base, std::int64_t start) const {
+  std::int64_t offset = 0;
+  for (std::size_t i = shape_.size(); i-- > 0;) {
+    offset += start % shape_[i] * strides_[i];
+    start /= shape_[i];
+  }
+  return static_cast<const char*>(base) + offset * static_cast<std::int64_t>(size_);
+}
+
 void TileSource::gather(const void* base, std::int64_t start, std::int64_t n, void* out) const {
   switch (size_) {
     case 1:
@@ -405,6 +414,8 @@ void TileProgram::read_input(Workspace& workspace, std::size_t i, const TileSour
     set_single(workspace, i, base, tile_length_);
   } else if (source.dense()) {
     set_input(workspace, i, source.at(base, start), n);
+  } else if (source.side_by_side(start, n)) {
+    set_input(workspace, i, source.element(base, start), n);
   } else {
     void* raw = workspace.registers_[inputs_[i].raw];
     source.gather(base, start, n, raw);
