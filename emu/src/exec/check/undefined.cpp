@@ -244,8 +244,8 @@ Update follow_vector(Wave& wave, const Operation& op) {
   return update;
 }
 
-void apply(Wave& wave, const Update& update) {
-  const uint64_t lanes = active(wave);
+void apply(Wave& wave, const Operation& op, const Update& update) {
+  const uint64_t lanes = concerned(wave, op);
   for (uint32_t i = 0; i < update.rows.count; ++i) {
     const uint64_t marks = i < update.marks.size() ? update.marks[i] & lanes : 0;
     set_undefined(wave, update.rows.first + i, lanes & ~marks, false);
@@ -256,8 +256,8 @@ void apply(Wave& wave, const Update& update) {
 // Both halves of a pair read before either writes.
 void track_vector(Wave& wave, const Operation& op) {
   const Update first = follow_vector(wave, op);
-  if (op.second != nullptr) apply(wave, follow_vector(wave, *op.second));
-  apply(wave, first);
+  if (op.second != nullptr) apply(wave, *op.second, follow_vector(wave, *op.second));
+  apply(wave, op, first);
 }
 
 }  // namespace
