@@ -159,6 +159,16 @@ TEST_F(Races, AtomicAgainstPlain) {
   EXPECT_TRUE(has(fault(0, 1, "ds_add_u32 v1, v3"), "race"));
 }
 
+// Compilers begin a loop around compare-and-swap with an ordinary load.
+TEST_F(Races, CompareAndSwapMayBeReadBefore) {
+  EXPECT_EQ(fault(0, 0, "global_load_b32 v0, v1, s[2:3]"), "");
+  EXPECT_EQ(fault(1, 0, "global_load_b32 v0, v1, s[2:3]"), "");
+  EXPECT_EQ(fault(0, 0, "global_atomic_cmpswap_b32 v0, v1, v[3:4], s[2:3] glc"), "");
+  EXPECT_EQ(fault(1, 1, "global_load_b32 v0, v1, s[2:3]"), "");
+  EXPECT_EQ(fault(1, 0, "global_atomic_cmpswap_b32 v0, v1, v[3:4], s[2:3] glc"), "");
+  EXPECT_TRUE(has(fault(0, 1, "global_store_b32 v1, v3, s[2:3]"), "race"));
+}
+
 // Every block writes its part, then counts itself; the last one reads all parts.
 TEST_F(Races, LastBlockReduction) {
   EXPECT_EQ(fault(0, 0, "global_store_b32 v1, v3, s[2:3]"), "");

@@ -1,6 +1,7 @@
 // Starting a program so that it finds the emulated GPU instead of AMD's runtime.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>

@@ -64,26 +64,44 @@ T any_float(Random& random) {
   const auto coin = static_cast<U>((word & 1) != 0 ? sign : 0);
   U result = 0;
   switch (word >> 1 & 31) {
-    case 0: result = coin; break;
-    case 1: result = coin | infinity; break;
-    case 2: result = coin | infinity | static_cast<U>(U{1} << (mantissa - 1)) | static_cast<U>(word >> 40 & 3); break;
-    case 3: result = coin | 1; break;                                                        // least denormal
-    case 4: result = coin | static_cast<U>((U{1} << mantissa) - 1); break;                   // greatest denormal
-    case 5: result = coin | static_cast<U>(U{1} << mantissa); break;                         // least normal
-    case 6: result = coin | static_cast<U>(infinity - 1); break;                             // greatest
-    case 7: result = coin | static_cast<U>(random() & ((U{1} << mantissa) - 1)); break;      // denormal
+    case 0:
+      result = coin;
+      break;
+    case 1:
+      result = coin | infinity;
+      break;
+    case 2:
+      result = coin | infinity | static_cast<U>(U{1} << (mantissa - 1)) | static_cast<U>(word >> 40 & 3);
+      break;
+    case 3:
+      result = coin | 1;
+      break;  // least denormal
+    case 4:
+      result = coin | static_cast<U>((U{1} << mantissa) - 1);
+      break;  // greatest denormal
+    case 5:
+      result = coin | static_cast<U>(U{1} << mantissa);
+      break;  // least normal
+    case 6:
+      result = coin | static_cast<U>(infinity - 1);
+      break;  // greatest
+    case 7:
+      result = coin | static_cast<U>(random() & ((U{1} << mantissa) - 1));
+      break;  // denormal
     case 8:
     case 9: {  // a power of two, and its neighbours
       const double power = std::ldexp((word & 1) != 0 ? -1.0 : 1.0, static_cast<int>(word >> 8 & 127) - 32);
-      result = static_cast<U>(bits_as<U>(static_cast<T>(static_cast<f32>(power))) + static_cast<U>(word >> 20 & 3) - 1);
+      result = static_cast<U>(bits_as<U>(static_cast<T>(static_cast<f32>(power))) +
+                              static_cast<U>(word >> 20 & 3) - 1);
       // Not below zero, nor beyond infinity.
       if ((result & infinity) == infinity) result = coin | infinity;
       break;
     }
     case 10: {  // around the limits of the integers, and halves
-      static constexpr double limits[] = {127,   128,        255,        256,        32767,   32768,  65535,
-                                          65504, 2147483647, 2147483648, 4294967295, 9.22337203685477581e18, 0.5, 1.5,
-                                          2.5,   0.49999997, 16777217,   1.0};
+      static constexpr double limits[] = {
+          127,   128,   255,        256,        32767,      32768,
+          65535, 65504, 2147483647, 2147483648, 4294967295, 9.22337203685477581e18,
+          0.5,   1.5,   2.5,        0.49999997, 16777217,   1.0};
       const double limit = limits[(word >> 8) % std::size(limits)];
       result = bits_as<U>(static_cast<T>(static_cast<f32>((word & 1) != 0 ? -limit : limit)));
       break;
@@ -93,12 +111,15 @@ T any_float(Random& random) {
     case 13:
     case 14:
     case 15:
-    case 16: return static_cast<T>(static_cast<f32>(std::uniform_real_distribution<double>(-4, 4)(random)));
+    case 16:
+      return static_cast<T>(static_cast<f32>(std::uniform_real_distribution<double>(-4, 4)(random)));
     case 17:
     case 18:
-    case 19: return static_cast<T>(static_cast<f32>(std::uniform_real_distribution<double>(-1000, 1000)(random)));
+    case 19:
+      return static_cast<T>(static_cast<f32>(std::uniform_real_distribution<double>(-1000, 1000)(random)));
     case 20:
-    case 21: return static_cast<T>(static_cast<f32>(static_cast<i64>(word >> 8 & 255) - 128));
+    case 21:
+      return static_cast<T>(static_cast<f32>(static_cast<i64>(word >> 8 & 255) - 128));
     case 22:
     case 23:
     case 24:
@@ -120,17 +141,26 @@ T any_integer(Random& random) {
   constexpr int bits = sizeof(T) * 8;
   const u64 word = random();
   switch (word & 15) {
-    case 0: return 0;
-    case 1: return static_cast<T>(-1);
-    case 2: return std::numeric_limits<T>::max();
-    case 3: return std::numeric_limits<T>::min();
-    case 4: return static_cast<T>((1ull << (word >> 8) % bits) + (word >> 20) % 3 - 1);
-    case 5: return static_cast<T>(-(1ll << (word >> 8) % (bits - 1)));
+    case 0:
+      return 0;
+    case 1:
+      return static_cast<T>(-1);
+    case 2:
+      return std::numeric_limits<T>::max();
+    case 3:
+      return std::numeric_limits<T>::min();
+    case 4:
+      return static_cast<T>((1ull << (word >> 8) % bits) + (word >> 20) % 3 - 1);
+    case 5:
+      return static_cast<T>(-(1ll << (word >> 8) % (bits - 1)));
     case 6:
     case 7:
-    case 8: return static_cast<T>(word >> 8 & 127);
-    case 9: return static_cast<T>(static_cast<i64>(word >> 8 & 127) - 64);
-    default: return static_cast<T>(random() >> (word >> 8) % bits);
+    case 8:
+      return static_cast<T>(word >> 8 & 127);
+    case 9:
+      return static_cast<T>(static_cast<i64>(word >> 8 & 127) - 64);
+    default:
+      return static_cast<T>(random() >> (word >> 8) % bits);
   }
 }
 
@@ -155,8 +185,11 @@ std::string differences_of(const Argument& argument, const std::byte* expected, 
     if (std::memcmp(&want, &got, sizeof(T)) == 0) continue;
     if constexpr (is_float<T>) {
       if (want != want && got != got) continue;
-      if (argument.ulp > 0 && want == want && got == got && std::abs(place(want) - place(got)) <= argument.ulp) continue;
-      const double distance = std::abs(static_cast<double>(static_cast<f64>(want)) - static_cast<double>(got));
+      if (argument.ulp > 0 && want == want && got == got &&
+          std::abs(place(want) - place(got)) <= argument.ulp)
+        continue;
+      const double distance =
+          std::abs(static_cast<double>(static_cast<f64>(want)) - static_cast<double>(got));
       if (distance <= argument.absolute) continue;
     }
     if (++wrong > 4) continue;
@@ -165,8 +198,8 @@ std::string differences_of(const Argument& argument, const std::byte* expected, 
     std::memcpy(&got_bits, &got, sizeof(T));
     char line[200];
     if constexpr (is_float<T>)
-      std::snprintf(line, sizeof line, "[%zu] is %.9g (0x%llx), should be %.9g (0x%llx)\n", i, static_cast<double>(got),
-                    got_bits, static_cast<double>(want), want_bits);
+      std::snprintf(line, sizeof line, "[%zu] is %.9g (0x%llx), should be %.9g (0x%llx)\n", i,
+                    static_cast<double>(got), got_bits, static_cast<double>(want), want_bits);
     else
       std::snprintf(line, sizeof line, "[%zu] is 0x%llx, should be 0x%llx\n", i, got_bits, want_bits);
     text += line;
@@ -199,15 +232,19 @@ template <class T>
 T value_of(const Argument& argument, std::size_t i, Random& random) {
   const double low = argument.low, high = argument.high;
   switch (argument.fill) {
-    case Fill::any: return any_value<T>(random);
+    case Fill::any:
+      return any_value<T>(random);
     case Fill::between: {
       const double at = i < 2 ? static_cast<double>(i) : std::uniform_real_distribution<double>(0, 1)(random);
       return number<T>(low + (high - low) * at);
     }
     case Fill::whole:
-      return number<T>(std::uniform_int_distribution<int>(static_cast<int>(low), static_cast<int>(high))(random));
-    case Fill::counting: return number<T>(low + high * static_cast<double>(i));
-    default: return T{};
+      return number<T>(
+          std::uniform_int_distribution<int>(static_cast<int>(low), static_cast<int>(high))(random));
+    case Fill::counting:
+      return number<T>(low + high * static_cast<double>(i));
+    default:
+      return T{};
   }
 }
 
@@ -223,12 +260,12 @@ void Argument::write(std::byte* to, uint64_t seed) const {
   }
   Random random(seed);
   switch (dtype) {
-#define WRITE(T, ...)                                         \
-  case Dtype::T:                                              \
-    for (std::size_t i = 0; i < count; ++i) {                 \
-      const T made = value_of<T>(*this, i, random);           \
-      std::memcpy(to + i * sizeof(T), &made, sizeof(T));      \
-    }                                                         \
+#define WRITE(T, ...)                                    \
+  case Dtype::T:                                         \
+    for (std::size_t i = 0; i < count; ++i) {            \
+      const T made = value_of<T>(*this, i, random);      \
+      std::memcpy(to + i * sizeof(T), &made, sizeof(T)); \
+    }                                                    \
     break;
     ALL_TYPES(WRITE, )
 #undef WRITE
@@ -300,7 +337,8 @@ void run_reference(const Entry& entry, const Case& launch, int lanes, const std:
 std::string differences(const Argument& argument, const std::byte* expected, const std::byte* actual) {
   switch (argument.dtype) {
 #define COMPARE(T, ...) \
-  case Dtype::T: return differences_of<T>(argument, expected, actual);
+  case Dtype::T:        \
+    return differences_of<T>(argument, expected, actual);
     ALL_TYPES(COMPARE, )
 #undef COMPARE
   }

@@ -18,7 +18,7 @@ enum ChipSet : unsigned { gfx1030 = 1, gfx1100 = 2, gfx1201 = 4, gfx90a = 8, gfx
 
 // How a buffer begins.
 enum class Fill : uint8_t {
-  pattern,   // nothing has been written here yet
+  pattern,  // nothing has been written here yet
   zeros,
   any,       // numbers of every magnitude, one in three of them an edge
   between,   // `low` to `high`, which are the first two
@@ -36,8 +36,8 @@ struct Argument {
   std::size_t misalignment = 0;  // bytes that the buffer begins after an aligned address
   double low = 0, high = 0;
   void (*custom)(std::byte* to, std::size_t count, uint64_t seed) = nullptr;
-  // A float passes when it is the same number, as near as `ulp` units in the last place or `absolute`. NaN equals
-  // NaN. With neither allowed, the sign of zero counts too.
+  // A float passes when it is the same number, as near as `ulp` units in the last place or `absolute`. NaN
+  // equals NaN. With neither allowed, the sign of zero counts too.
   double ulp = 0;
   double absolute = -1;
   // When not a buffer:
@@ -75,8 +75,8 @@ struct Entry {
   const char* name;     // of the kernel
   std::string subject;  // the source file
   void (*describe)(Case& made);
-  // The kernel, or what does the work of the whole grid in one call; and how to call it with arguments laid out as
-  // a C struct of them.
+  // The kernel, or what does the work of the whole grid in one call; and how to call it with arguments laid
+  // out as a C struct of them.
   void (*function)();
   void (*call)(void (*function)(), const std::byte* arguments);
   bool whole_grid;

@@ -1,5 +1,5 @@
-// Runs every kernel of the corpus on every emulated chip, compiled without and with optimisation, and compares what it
-// leaves in memory with what the same source does on the host.
+// Runs every kernel of the corpus on every emulated chip, compiled without and with optimisation, and
+// compares what it leaves in memory with what the same source does on the host.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -60,8 +60,8 @@ struct Buffers {
     for (std::byte* base : bases_) address_space().release(base);
   }
   std::byte* allocate(const corpus::Argument& argument, uint64_t seed) {
-    Allocation* allocation = address_space().allocate(argument.bytes() + argument.misalignment, MemoryKind::device, 0,
-                                                      "corpus");
+    Allocation* allocation =
+        address_space().allocate(argument.bytes() + argument.misalignment, MemoryKind::device, 0, "corpus");
     bases_.push_back(allocation->base);
     std::byte* start = allocation->base + argument.misalignment;
     argument.write(start, seed);
@@ -82,7 +82,8 @@ class Corpus : public testing::Test {
     const Chip* chip = find_chip(target_.processor);
     ASSERT_NE(chip, nullptr);
     const auto code = load(entry_.subject, target_.processor, level_);
-    if (code == nullptr) GTEST_SKIP() << entry_.subject << " was not compiled: the device libraries are missing";
+    if (code == nullptr)
+      GTEST_SKIP() << entry_.subject << " was not compiled: the device libraries are missing";
     const Kernel* kernel = code->find_kernel(entry_.name);
     ASSERT_NE(kernel, nullptr) << "not in the code object";
 
@@ -119,7 +120,8 @@ class Corpus : public testing::Test {
       }
       ASSERT_EQ(parameter.size, device_value.size()) << "argument " << i;
       place(launch.arguments, parameter.offset, device_value);
-      place(host_arguments, (host_arguments.size() + argument.alignment - 1) / argument.alignment * argument.alignment,
+      place(host_arguments,
+            (host_arguments.size() + argument.alignment - 1) / argument.alignment * argument.alignment,
             host_value);
     }
     const auto fault = run(launch);
@@ -157,9 +159,10 @@ int main(int argc, char** argv) {
     for (const char* level : levels)
       for (const corpus::Entry& entry : corpus::entries())
         if ((entry.make().shape.chips & target.bit) != 0)
-          testing::RegisterTest(fmt::format("{}_{}", target.processor, level).c_str(), entry.name, nullptr, nullptr,
-                                __FILE__, __LINE__,
-                                [&entry, &target, level]() -> testing::Test* { return new Corpus(entry, target, level); });
+          testing::RegisterTest(fmt::format("{}_{}", target.processor, level).c_str(), entry.name, nullptr,
+                                nullptr, __FILE__, __LINE__, [&entry, &target, level]() -> testing::Test* {
+                                  return new Corpus(entry, target, level);
+                                });
   testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

@@ -1,4 +1,5 @@
-// The host's side of prelude.h: where a thread stands, operations of a wave, and the lines that describe a launch.
+// The host's side of prelude.h: where a thread stands, operations of a wave, and the lines that describe a
+// launch.
 #pragma once
 
 #include <cmath>
@@ -96,7 +97,8 @@ inline u32 push_word(u32 value, u32 lane, int site = __builtin_LINE()) {
 }
 inline u32 first_lane_word(u32 value, int site = __builtin_LINE()) {
   return corpus::wave_operation(
-      value, 0, [](const corpus::Lanes& lanes, u32) { return lanes.values[__builtin_ctzll(lanes.active)]; }, site);
+      value, 0, [](const corpus::Lanes& lanes, u32) { return lanes.values[__builtin_ctzll(lanes.active)]; },
+      site);
 }
 inline u32 read_lane_word(u32 value, u32 lane, int site = __builtin_LINE()) {
   return shuffle_word(value, lane, site);
@@ -111,23 +113,38 @@ constexpr int dpp_source(int control, int lane, int lanes) {
   if (control < 0x100) return (lane & ~3) + (control >> 2 * (lane & 3) & 3);  // quad_perm
   const int amount = control & 15;
   switch (control & ~15) {
-    case 0x100: return within(in_row + amount);             // row_shl
-    case 0x110: return within(in_row - amount);             // row_shr
-    case 0x120: return row + ((in_row - amount) & 15);      // row_ror
-    case 0x150: return row + amount;                        // row_share (row_newbcast on gfx90a)
-    case 0x160: return row + (in_row ^ amount);             // row_xmask
-    default: break;
+    case 0x100:
+      return within(in_row + amount);  // row_shl
+    case 0x110:
+      return within(in_row - amount);  // row_shr
+    case 0x120:
+      return row + ((in_row - amount) & 15);  // row_ror
+    case 0x150:
+      return row + amount;  // row_share (row_newbcast on gfx90a)
+    case 0x160:
+      return row + (in_row ^ amount);  // row_xmask
+    default:
+      break;
   }
   switch (control) {
-    case 0x130: return lane + 1 < lanes ? lane + 1 : -1;    // wave_shl:1
-    case 0x134: return (lane + 1) % lanes;                  // wave_rol:1
-    case 0x138: return lane - 1;                            // wave_shr:1
-    case 0x13c: return (lane + lanes - 1) % lanes;          // wave_ror:1
-    case 0x140: return row + 15 - in_row;                   // row_mirror
-    case 0x141: return (lane & ~7) + 7 - (lane & 7);        // row_half_mirror
-    case 0x142: return row > 0 ? row - 1 : -1;              // row_bcast:15
-    case 0x143: return lane >= 32 ? 31 : -1;                // row_bcast:31
-    default: return -1;
+    case 0x130:
+      return lane + 1 < lanes ? lane + 1 : -1;  // wave_shl:1
+    case 0x134:
+      return (lane + 1) % lanes;  // wave_rol:1
+    case 0x138:
+      return lane - 1;  // wave_shr:1
+    case 0x13c:
+      return (lane + lanes - 1) % lanes;  // wave_ror:1
+    case 0x140:
+      return row + 15 - in_row;  // row_mirror
+    case 0x141:
+      return (lane & ~7) + 7 - (lane & 7);  // row_half_mirror
+    case 0x142:
+      return row > 0 ? row - 1 : -1;  // row_bcast:15
+    case 0x143:
+      return lane >= 32 ? 31 : -1;  // row_bcast:31
+    default:
+      return -1;
   }
 }
 
@@ -138,7 +155,8 @@ inline u32 dpp(u32 old, u32 value, int site = __builtin_LINE()) {
   return corpus::wave_operation(
       value, old,
       [](const corpus::Lanes& lanes, u32 self) -> u64 {
-        if ((row_mask >> self / 16 % 4 & 1) == 0 || (bank_mask >> self / 4 % 4 & 1) == 0) return lanes.extras[self];
+        if ((row_mask >> self / 16 % 4 & 1) == 0 || (bank_mask >> self / 4 % 4 & 1) == 0)
+          return lanes.extras[self];
         const int from = corpus::dpp_source(control, static_cast<int>(self), static_cast<int>(wave_size));
         if (from >= 0 && (lanes.active >> from & 1) != 0) return lanes.values[from];
         return bound_control ? 0 : lanes.extras[self];
@@ -167,18 +185,30 @@ namespace corpus {
 template <class T>
 constexpr Dtype dtype_of() {
   using U = std::remove_cv_t<T>;
-  if constexpr (std::is_same_v<U, f16>) return Dtype::f16;
-  else if constexpr (std::is_same_v<U, bf16>) return Dtype::bf16;
-  else if constexpr (std::is_same_v<U, f32>) return Dtype::f32;
-  else if constexpr (std::is_same_v<U, f64>) return Dtype::f64;
-  else if constexpr (std::is_same_v<U, i8>) return Dtype::i8;
-  else if constexpr (std::is_same_v<U, i16>) return Dtype::i16;
-  else if constexpr (std::is_same_v<U, u16>) return Dtype::u16;
-  else if constexpr (std::is_same_v<U, i32>) return Dtype::i32;
-  else if constexpr (std::is_same_v<U, u32>) return Dtype::u32;
-  else if constexpr (std::is_same_v<U, i64>) return Dtype::i64;
-  else if constexpr (std::is_same_v<U, u64>) return Dtype::u64;
-  else return Dtype::u8;
+  if constexpr (std::is_same_v<U, f16>)
+    return Dtype::f16;
+  else if constexpr (std::is_same_v<U, bf16>)
+    return Dtype::bf16;
+  else if constexpr (std::is_same_v<U, f32>)
+    return Dtype::f32;
+  else if constexpr (std::is_same_v<U, f64>)
+    return Dtype::f64;
+  else if constexpr (std::is_same_v<U, i8>)
+    return Dtype::i8;
+  else if constexpr (std::is_same_v<U, i16>)
+    return Dtype::i16;
+  else if constexpr (std::is_same_v<U, u16>)
+    return Dtype::u16;
+  else if constexpr (std::is_same_v<U, i32>)
+    return Dtype::i32;
+  else if constexpr (std::is_same_v<U, u32>)
+    return Dtype::u32;
+  else if constexpr (std::is_same_v<U, i64>)
+    return Dtype::i64;
+  else if constexpr (std::is_same_v<U, u64>)
+    return Dtype::u64;
+  else
+    return Dtype::u8;
 }
 
 template <class T>
@@ -275,15 +305,16 @@ bool add(const char* kernel, const char* file, void (*describe)(Case&), void (*f
 using namespace corpus;  // NOLINT: kernels are programs, not a library
 
 // CASE(kernel, shape, arguments...): the kernel itself, run on the host, is the reference.
-// CASE_AGAINST(kernel, reference, shape, arguments...): `reference` does the work of the whole grid in one call.
+// CASE_AGAINST(kernel, reference, shape, arguments...): `reference` does the work of the whole grid in one
+// call.
 #define CASE(kernel, shape_, ...) ADD_CASE(kernel, kernel, false, shape_, __VA_ARGS__)
 #define CASE_AGAINST(kernel, reference, shape_, ...) ADD_CASE(kernel, reference, true, shape_, __VA_ARGS__)
-#define ADD_CASE(kernel, reference, whole_grid, shape_, ...)                                      \
-  static const bool registered_##kernel = corpus::add(                                            \
-      #kernel, __FILE__,                                                                          \
-      [](corpus::Case& made) {                                                                    \
-        made.shape = shape_;                                                                      \
-        corpus::append_all(made, static_cast<decltype(&kernel)>(nullptr), __VA_ARGS__);           \
-      },                                                                                          \
-      reinterpret_cast<void (*)()>(static_cast<decltype(&kernel)>(&reference)),                   \
+#define ADD_CASE(kernel, reference, whole_grid, shape_, ...)                            \
+  static const bool registered_##kernel = corpus::add(                                  \
+      #kernel, __FILE__,                                                                \
+      [](corpus::Case& made) {                                                          \
+        made.shape = shape_;                                                            \
+        corpus::append_all(made, static_cast<decltype(&kernel)>(nullptr), __VA_ARGS__); \
+      },                                                                                \
+      reinterpret_cast<void (*)()>(static_cast<decltype(&kernel)>(&reference)),         \
       corpus::caller(static_cast<decltype(&kernel)>(nullptr)), whole_grid);

@@ -1,5 +1,5 @@
-// Runs a kernel on the host: blocks one after the other, the threads of a block as contexts that switch where the
-// kernel waits for others.
+// Runs a kernel on the host: blocks one after the other, the threads of a block as contexts that switch where
+// the kernel waits for others.
 #include <ucontext.h>
 
 #include <cstdio>
@@ -121,8 +121,9 @@ void run_block_together(u32 threads) {
 }  // namespace
 
 u32 current_lane() {
-  const u32 flat = position.thread[0] +
-                   position.block_size[0] * (position.thread[1] + position.block_size[1] * position.thread[2]);
+  const u32 flat =
+      position.thread[0] +
+      position.block_size[0] * (position.thread[1] + position.block_size[1] * position.thread[2]);
   return flat % lanes_per_wave;
 }
 

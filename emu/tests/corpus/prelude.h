@@ -1,7 +1,8 @@
 // What kernels of the corpus are written in: the same text is compiled for an AMD chip and for the host.
 //
-// On the chip these are clang's attributes and builtins, without any header of ROCm. On the host a kernel is a function
-// that host_threads.cpp calls once per thread; barriers and operations of a wave switch between threads there.
+// On the chip these are clang's attributes and builtins, without any header of ROCm. On the host a kernel is
+// a function that host_threads.cpp calls once per thread; barriers and operations of a wave switch between
+// threads there.
 #pragma once
 
 #if defined(__HIP__)
@@ -21,11 +22,13 @@ using u32 = unsigned int;
 using i64 = long long;
 using u64 = unsigned long long;
 
-// The twelve, and the subsets that some operations need: LIST(macro, further arguments...) gives macro(type, ...).
+// The twelve, and the subsets that some operations need: LIST(macro, further arguments...) gives macro(type,
+// ...).
 #define FLOAT_TYPES(X, ...) X(f16, __VA_ARGS__) X(bf16, __VA_ARGS__) X(f32, __VA_ARGS__) X(f64, __VA_ARGS__)
-#define INTEGER_TYPES(X, ...)                                                                     \
-  X(i8, __VA_ARGS__) X(u8, __VA_ARGS__) X(i16, __VA_ARGS__) X(u16, __VA_ARGS__) X(i32, __VA_ARGS__) \
-  X(u32, __VA_ARGS__) X(i64, __VA_ARGS__) X(u64, __VA_ARGS__)
+#define INTEGER_TYPES(X, ...)                                                                        \
+  X(i8, __VA_ARGS__)                                                                                 \
+  X(u8, __VA_ARGS__) X(i16, __VA_ARGS__) X(u16, __VA_ARGS__) X(i32, __VA_ARGS__) X(u32, __VA_ARGS__) \
+      X(i64, __VA_ARGS__) X(u64, __VA_ARGS__)
 #define ALL_TYPES(X, ...) FLOAT_TYPES(X, __VA_ARGS__) INTEGER_TYPES(X, __VA_ARGS__)
 
 template <class T>

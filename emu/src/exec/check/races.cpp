@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <mutex>
+#include <thread>
 
 #include "exec/check/report.h"
 
@@ -73,6 +75,18 @@ bool same_value(uint64_t granule_address, uint32_t byte_mask, const std::byte* v
   const auto* memory = reinterpret_cast<const std::byte*>(granule_address);
   for (int i = 0; i < 4; ++i)
     if ((byte_mask >> i & 1) != 0 && memory[i] != value[i]) return false;
+  return true;
+}
+
+// The other writer is on another thread and stamps before it writes: what it writes may still be on its way.
+// Waiting for it costs time only where a race is about to be reported.
+bool same_value_soon(uint64_t granule_address, uint32_t byte_mask, const std::byte* value) {
+  if (value == nullptr) return false;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(50);
+  while (!same_value(granule_address, byte_mask, value)) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::yield();
+  }
   return true;
 }
 
@@ -163,7 +177,7 @@ void RaceCheck::global(Granule& granule, uint32_t byte_mask, uint64_t address, i
   }
 
   const Stamp reader{granule.reader.load(relaxed)};
-  if (concerns_writer && conflicts(writer) && !same_value(address, byte_mask, value))
+  if (concerns_writer && conflicts(writer) && !same_value_soon(address, byte_mask, value))
     report_global(writer, true, address, lane);
   if (!access_.compares && reader.serial() == mine.serial() && (reader.mask() & byte_mask) != 0) {
     // With several readers, one of them is not this wave; which one is not known, so neither is its time.

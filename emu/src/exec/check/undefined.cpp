@@ -25,6 +25,12 @@ struct Operands {
 
 uint64_t active(const Wave& wave) { return wave.lanes == 64 ? wave.exec() : wave.exec() & 0xffffffffull; }
 
+// Matrix instructions of CDNA read and write all lanes, whatever EXEC says.
+uint64_t concerned(const Wave& wave, const Operation& op) {
+  const std::string_view name = op.semantics->name;
+  return name.starts_with("v_mfma") || name.starts_with("v_smfmac") ? ~0ull : active(wave);
+}
+
 Operands operands_of(const Operation& op) {
   Operands operands;
   const auto add_source = [&](uint32_t first, uint32_t count) {
@@ -38,10 +44,10 @@ Operands operands_of(const Operation& op) {
     const auto& text = op.instruction.operands;
     for (std::size_t k = 0; k < text.size(); ++k) {
       if (text[k].kind != TextOperand::Kind::vector) continue;
-      if (k == 0)
-        operands.destination = {text[k].index, text[k].count};
-      else
-        add_source(text[k].index, text[k].count);
+      if (k == 0) operands.destination = {text[k].index, text[k].count};
+      // The sparse ones add to their destination.
+      const bool accumulates = row.name.starts_with("v_smfmac") || row.name.starts_with("v_swmmac");
+      if (k > 0 || accumulates) add_source(text[k].index, text[k].count);
     }
     return operands;
   }
@@ -185,7 +191,7 @@ struct Update {
 Update follow_vector(Wave& wave, const Operation& op) {
   const Operands operands = operands_of(op);
   const std::string_view name = op.semantics->name;
-  const uint64_t lanes = active(wave);
+  const uint64_t lanes = concerned(wave, op);
   Update update;
   update.rows = operands.destination;
   if (!op.semantics->moves_data) {
@@ -238,8 +244,8 @@ Update follow_vector(Wave& wave, const Operation& op) {
   return update;
 }
 
-void apply(Wave& wave, const Update& update) {
-  const uint64_t lanes = active(wave);
+void apply(Wave& wave, const Operation& op, const Update& update) {
+  const uint64_t lanes = concerned(wave, op);
   for (uint32_t i = 0; i < update.rows.count; ++i) {
     const uint64_t marks = i < update.marks.size() ? update.marks[i] & lanes : 0;
     set_undefined(wave, update.rows.first + i, lanes & ~marks, false);
@@ -250,8 +256,8 @@ void apply(Wave& wave, const Update& update) {
 // Both halves of a pair read before either writes.
 void track_vector(Wave& wave, const Operation& op) {
   const Update first = follow_vector(wave, op);
-  if (op.second != nullptr) apply(wave, follow_vector(wave, *op.second));
-  apply(wave, first);
+  if (op.second != nullptr) apply(wave, *op.second, follow_vector(wave, *op.second));
+  apply(wave, op, first);
 }
 
 }  // namespace

@@ -4,23 +4,23 @@
 // ---- Products of matrices through tiles in LDS ----
 
 constexpr int tile = 16;
-#define MATMUL(T, Sum)                                                                                    \
-  KERNEL matmul_##T(Sum* c, const T* a, const T* b, int m, int columns, int depth) {                      \
-    SHARED T tile_a[tile][tile + 1], tile_b[tile][tile];                                                  \
-    const int x = static_cast<int>(thread_x()), y = static_cast<int>(thread_y());                         \
+#define MATMUL(T, Sum)                                                                                       \
+  KERNEL matmul_##T(Sum* c, const T* a, const T* b, int m, int columns, int depth) {                         \
+    SHARED T tile_a[tile][tile + 1], tile_b[tile][tile];                                                     \
+    const int x = static_cast<int>(thread_x()), y = static_cast<int>(thread_y());                            \
     const int row = static_cast<int>(block_y()) * tile + y, column = static_cast<int>(block_x()) * tile + x; \
-    Sum sum = 0;                                                                                          \
-    for (int k = 0; k < depth; k += tile) {                                                               \
-      tile_a[y][x] = row < m && k + x < depth ? a[row * depth + k + x] : T(0);                            \
-      tile_b[y][x] = k + y < depth && column < columns ? b[(k + y) * columns + column] : T(0);            \
-      barrier();                                                                                          \
+    Sum sum = 0;                                                                                             \
+    for (int k = 0; k < depth; k += tile) {                                                                  \
+      tile_a[y][x] = row < m && k + x < depth ? a[row * depth + k + x] : T(0);                               \
+      tile_b[y][x] = k + y < depth && column < columns ? b[(k + y) * columns + column] : T(0);               \
+      barrier();                                                                                             \
       for (int j = 0; j < tile; ++j) sum += static_cast<Sum>(tile_a[y][j]) * static_cast<Sum>(tile_b[j][x]); \
-      barrier();                                                                                          \
-    }                                                                                                     \
-    if (row < m && column < columns) c[row * columns + column] = sum;                                     \
-  }                                                                                                       \
-  CASE(matmul_##T, shape({2, 2, 1}, {tile, tile, 1}).together(), out<Sum>(23 * 29), between<T>(23 * 37, -2, 2), \
-       between<T>(37 * 29, -2, 2), 23, 29, 37)
+      barrier();                                                                                             \
+    }                                                                                                        \
+    if (row < m && column < columns) c[row * columns + column] = sum;                                        \
+  }                                                                                                          \
+  CASE(matmul_##T, shape({2, 2, 1}, {tile, tile, 1}).together(), out<Sum>(23 * 29),                          \
+       between<T>(23 * 37, -2, 2), between<T>(37 * 29, -2, 2), 23, 29, 37)
 MATMUL(f16, f32)
 MATMUL(bf16, f32)
 MATMUL(f32, f32)
@@ -36,13 +36,14 @@ KERNEL matmul_register_tiles(f32* c, const f32* a, const f32* b, int m, int colu
   f32 sum[4][4] = {};
   for (int k = 0; k < depth; ++k)
     for (int i = 0; i < 4; ++i)
-      for (int j = 0; j < 4; ++j) sum[i][j] = __builtin_fmaf(a[(row + i) * depth + k], b[k * columns + column + j], sum[i][j]);
+      for (int j = 0; j < 4; ++j)
+        sum[i][j] = __builtin_fmaf(a[(row + i) * depth + k], b[k * columns + column + j], sum[i][j]);
   for (int i = 0; i < 4; ++i)
     for (int j = 0; j < 4; ++j)
       if (row + i < m) c[(row + i) * columns + column + j] = sum[i][j];
 }
-CASE(matmul_register_tiles, shape({1, 1, 1}, {8, 8, 1}), out<f32>(32 * 32), between<f32>(32 * 20, -1, 1), between<f32>(20 * 32, -1, 1),
-     32, 32, 20)
+CASE(matmul_register_tiles, shape({1, 1, 1}, {8, 8, 1}), out<f32>(32 * 32), between<f32>(32 * 20, -1, 1),
+     between<f32>(20 * 32, -1, 1), 32, 32, 20)
 
 // 32 threads per row of a matrix of 4-bit weights: blocks of 32 with a scale, low nibbles first.
 struct Block4 {
@@ -69,12 +70,14 @@ void fill_blocks(std::byte* to, std::size_t bytes, uint64_t seed) {
   for (std::size_t i = 0; i < bytes / sizeof(Block4); ++i) {
     Block4 block;
     block.scale = static_cast<f16>(0.01f * static_cast<f32>(1 + (seed + i) % 37));
-    for (u8& pair : block.nibbles) pair = static_cast<u8>((seed = seed * 6364136223846793005ull + 1442695040888963407ull) >> 56);
+    for (u8& pair : block.nibbles)
+      pair = static_cast<u8>((seed = seed * 6364136223846793005ull + 1442695040888963407ull) >> 56);
     std::memcpy(to + i * sizeof block, &block, sizeof block);
   }
 }
 #endif
-CASE(matvec_4bit, shape({5, 1, 1}, {32, 1, 1}).together(), out<f32>(5), custom<Block4>(5 * 70, fill_blocks), between<f32>(70 * 32, -1, 1), 70)
+CASE(matvec_4bit, shape({5, 1, 1}, {32, 1, 1}).together(), out<f32>(5), custom<Block4>(5 * 70, fill_blocks),
+     between<f32>(70 * 32, -1, 1), 70)
 
 // int8 with scales: quantise a row, then take products with another.
 KERNEL quantise_row(i8* quantised, f32* scales, const f32* values, int columns) {
@@ -94,72 +97,78 @@ KERNEL quantise_row(i8* quantised, f32* scales, const f32* values, int columns) 
   const f32 scale = largest[0] / 127;
   if (i == 0) scales[row] = scale;
   for (u32 k = i; k < static_cast<u32>(columns); k += 64)
-    quantised[row * static_cast<u32>(columns) + k] = static_cast<i8>(__builtin_rintf(values[row * static_cast<u32>(columns) + k] / scale));
+    quantised[row * static_cast<u32>(columns) + k] =
+        static_cast<i8>(__builtin_rintf(values[row * static_cast<u32>(columns) + k] / scale));
 }
-CASE(quantise_row, shape({4, 1, 1}, {64, 1, 1}).together(), out<i8>(4 * 150), out<f32>(4), between<f32>(4 * 150, -3, 3), 150)
+CASE(quantise_row, shape({4, 1, 1}, {64, 1, 1}).together(), out<i8>(4 * 150), out<f32>(4),
+     between<f32>(4 * 150, -3, 3), 150)
 
 // ---- Norms and softmax ----
 
-#define LAYER_NORM(T)                                                                                     \
-  KERNEL layer_norm_##T(T* result, const T* values, const T* gain, const T* bias, int columns) {          \
-    SHARED f32 sums[64], squares[64];                                                                     \
-    const u32 i = thread_x(), width = static_cast<u32>(columns);                                          \
-    const T* row = values + block_x() * width;                                                            \
-    f32 sum = 0, square = 0;                                                                              \
-    for (u32 k = i; k < width; k += 64) {                                                                 \
-      const f32 value = static_cast<f32>(row[k]);                                                         \
-      sum += value;                                                                                       \
-      square += value * value;                                                                            \
-    }                                                                                                     \
-    sums[i] = sum;                                                                                        \
-    squares[i] = square;                                                                                  \
-    barrier();                                                                                            \
-    for (u32 step = 32; step > 0; step /= 2) {                                                            \
-      if (i < step) {                                                                                     \
-        sums[i] += sums[i + step];                                                                        \
-        squares[i] += squares[i + step];                                                                  \
-      }                                                                                                   \
-      barrier();                                                                                          \
-    }                                                                                                     \
-    const f32 mean = sums[0] / static_cast<f32>(width);                                                   \
-    const f32 inverse = 1 / __builtin_sqrtf(squares[0] / static_cast<f32>(width) - mean * mean + 1e-5f);  \
-    for (u32 k = i; k < width; k += 64)                                                                   \
-      result[block_x() * width + k] =                                                                     \
-          static_cast<T>((static_cast<f32>(row[k]) - mean) * inverse * static_cast<f32>(gain[k]) + static_cast<f32>(bias[k])); \
-  }                                                                                                       \
-  CASE(layer_norm_##T, shape({3, 1, 1}, {64, 1, 1}).together(), out<T>(3 * 100), between<T>(3 * 100, -3, 5),     \
+#define LAYER_NORM(T)                                                                                        \
+  KERNEL layer_norm_##T(T* result, const T* values, const T* gain, const T* bias, int columns) {             \
+    SHARED f32 sums[64], squares[64];                                                                        \
+    const u32 i = thread_x(), width = static_cast<u32>(columns);                                             \
+    const T* row = values + block_x() * width;                                                               \
+    f32 sum = 0, square = 0;                                                                                 \
+    for (u32 k = i; k < width; k += 64) {                                                                    \
+      const f32 value = static_cast<f32>(row[k]);                                                            \
+      sum += value;                                                                                          \
+      square += value * value;                                                                               \
+    }                                                                                                        \
+    sums[i] = sum;                                                                                           \
+    squares[i] = square;                                                                                     \
+    barrier();                                                                                               \
+    for (u32 step = 32; step > 0; step /= 2) {                                                               \
+      if (i < step) {                                                                                        \
+        sums[i] += sums[i + step];                                                                           \
+        squares[i] += squares[i + step];                                                                     \
+      }                                                                                                      \
+      barrier();                                                                                             \
+    }                                                                                                        \
+    const f32 mean = sums[0] / static_cast<f32>(width);                                                      \
+    const f32 inverse = 1 / __builtin_sqrtf(squares[0] / static_cast<f32>(width) - mean * mean + 1e-5f);     \
+    for (u32 k = i; k < width; k += 64)                                                                      \
+      result[block_x() * width + k] =                                                                        \
+          static_cast<T>((static_cast<f32>(row[k]) - mean) * inverse * static_cast<f32>(gain[k]) +           \
+                         static_cast<f32>(bias[k]));                                                         \
+  }                                                                                                          \
+  CASE(layer_norm_##T, shape({3, 1, 1}, {64, 1, 1}).together(), out<T>(3 * 100), between<T>(3 * 100, -3, 5), \
        between<T>(100, 0, 2), between<T>(100, -1, 1), 100)
 LAYER_NORM(f16)
 LAYER_NORM(bf16)
 LAYER_NORM(f32)
 
-#define SOFTMAX(T, tolerance)                                                                             \
-  KERNEL softmax_##T(T* result, const T* values, int columns) {                                           \
-    SHARED f32 cells[64];                                                                                 \
-    const u32 i = thread_x(), width = static_cast<u32>(columns);                                          \
-    const T* row = values + block_x() * width;                                                            \
-    f32 most = -1e30f;                                                                                    \
-    for (u32 k = i; k < width; k += 64) most = static_cast<f32>(row[k]) > most ? static_cast<f32>(row[k]) : most; \
-    cells[i] = most;                                                                                      \
-    barrier();                                                                                            \
-    for (u32 step = 32; step > 0; step /= 2) {                                                            \
-      if (i < step) cells[i] = cells[i] > cells[i + step] ? cells[i] : cells[i + step];                   \
-      barrier();                                                                                          \
-    }                                                                                                     \
-    most = cells[0];                                                                                      \
-    barrier();                                                                                            \
-    f32 sum = 0;                                                                                          \
-    for (u32 k = i; k < width; k += 64) sum += __builtin_expf(static_cast<f32>(row[k]) - most);           \
-    cells[i] = sum;                                                                                       \
-    barrier();                                                                                            \
-    for (u32 step = 32; step > 0; step /= 2) {                                                            \
-      if (i < step) cells[i] += cells[i + step];                                                          \
-      barrier();                                                                                          \
-    }                                                                                                     \
-    for (u32 k = i; k < width; k += 64)                                                                   \
-      result[block_x() * width + k] = static_cast<T>(__builtin_expf(static_cast<f32>(row[k]) - most) / cells[0]); \
-  }                                                                                                       \
-  CASE(softmax_##T, shape({3, 1, 1}, {64, 1, 1}).together(), out<T>(3 * 100).within(tolerance), between<T>(3 * 100, -8, 8), 100)
+#define SOFTMAX(T, tolerance)                                                                   \
+  KERNEL softmax_##T(T* result, const T* values, int columns) {                                 \
+    SHARED f32 cells[64];                                                                       \
+    const u32 i = thread_x(), width = static_cast<u32>(columns);                                \
+    const T* row = values + block_x() * width;                                                  \
+    f32 most = -1e30f;                                                                          \
+    for (u32 k = i; k < width; k += 64)                                                         \
+      most = static_cast<f32>(row[k]) > most ? static_cast<f32>(row[k]) : most;                 \
+    cells[i] = most;                                                                            \
+    barrier();                                                                                  \
+    for (u32 step = 32; step > 0; step /= 2) {                                                  \
+      if (i < step) cells[i] = cells[i] > cells[i + step] ? cells[i] : cells[i + step];         \
+      barrier();                                                                                \
+    }                                                                                           \
+    most = cells[0];                                                                            \
+    barrier();                                                                                  \
+    f32 sum = 0;                                                                                \
+    for (u32 k = i; k < width; k += 64) sum += __builtin_expf(static_cast<f32>(row[k]) - most); \
+    cells[i] = sum;                                                                             \
+    barrier();                                                                                  \
+    for (u32 step = 32; step > 0; step /= 2) {                                                  \
+      if (i < step) cells[i] += cells[i + step];                                                \
+      barrier();                                                                                \
+    }                                                                                           \
+    for (u32 k = i; k < width; k += 64)                                                         \
+      result[block_x() * width + k] =                                                           \
+          static_cast<T>(__builtin_expf(static_cast<f32>(row[k]) - most) / cells[0]);           \
+  }                                                                                             \
+  CASE(softmax_##T, shape({3, 1, 1}, {64, 1, 1}).together(), out<T>(3 * 100).within(tolerance), \
+       between<T>(3 * 100, -8, 8), 100)
 SOFTMAX(f16, 1)
 SOFTMAX(bf16, 1)
 SOFTMAX(f32, 16)
@@ -167,41 +176,42 @@ SOFTMAX(f32, 16)
 // ---- Attention in the manner of flash attention: keys and values by tiles, the softmax as it goes ----
 
 constexpr int head = 32, keys_per_tile = 16;
-#define ATTENTION(T, tolerance)                                                                           \
-  KERNEL attention_##T(T* result, const T* queries, const T* keys, const T* values, int length, int causal) { \
-    SHARED T tile_k[keys_per_tile][head], tile_v[keys_per_tile][head];                                    \
-    const int query = static_cast<int>(global_x());                                                       \
-    const int at = query < length ? query : length - 1;                                                   \
-    f32 own[head], sum[head];                                                                             \
-    for (int d = 0; d < head; ++d) {                                                                      \
-      own[d] = static_cast<f32>(queries[at * head + d]) * 0.17677669f;                                    \
-      sum[d] = 0;                                                                                         \
-    }                                                                                                     \
-    f32 most = -1e30f, total = 0;                                                                         \
-    for (int first = 0; first < length; first += keys_per_tile) {                                         \
-      for (u32 k = thread_x(); k < keys_per_tile * head; k += block_size_x()) {                           \
-        const int row = first + static_cast<int>(k) / head;                                               \
-        tile_k[k / head][k % head] = row < length ? keys[row * head + static_cast<int>(k) % head] : T(0); \
+#define ATTENTION(T, tolerance)                                                                             \
+  KERNEL attention_##T(T* result, const T* queries, const T* keys, const T* values, int length,             \
+                       int causal) {                                                                        \
+    SHARED T tile_k[keys_per_tile][head], tile_v[keys_per_tile][head];                                      \
+    const int query = static_cast<int>(global_x());                                                         \
+    const int at = query < length ? query : length - 1;                                                     \
+    f32 own[head], sum[head];                                                                               \
+    for (int d = 0; d < head; ++d) {                                                                        \
+      own[d] = static_cast<f32>(queries[at * head + d]) * 0.17677669f;                                      \
+      sum[d] = 0;                                                                                           \
+    }                                                                                                       \
+    f32 most = -1e30f, total = 0;                                                                           \
+    for (int first = 0; first < length; first += keys_per_tile) {                                           \
+      for (u32 k = thread_x(); k < keys_per_tile * head; k += block_size_x()) {                             \
+        const int row = first + static_cast<int>(k) / head;                                                 \
+        tile_k[k / head][k % head] = row < length ? keys[row * head + static_cast<int>(k) % head] : T(0);   \
         tile_v[k / head][k % head] = row < length ? values[row * head + static_cast<int>(k) % head] : T(0); \
-      }                                                                                                   \
-      barrier();                                                                                          \
-      for (int k = 0; k < keys_per_tile; ++k) {                                                           \
-        if (first + k >= length || (causal != 0 && first + k > at)) continue;                             \
-        f32 score = 0;                                                                                    \
-        for (int d = 0; d < head; ++d) score += own[d] * static_cast<f32>(tile_k[k][d]);                  \
-        const f32 larger = score > most ? score : most;                                                   \
-        const f32 keep = __builtin_expf(most - larger), weight = __builtin_expf(score - larger);          \
-        most = larger;                                                                                    \
-        total = total * keep + weight;                                                                    \
-        for (int d = 0; d < head; ++d) sum[d] = sum[d] * keep + weight * static_cast<f32>(tile_v[k][d]);  \
-      }                                                                                                   \
-      barrier();                                                                                          \
-    }                                                                                                     \
-    if (query < length)                                                                                   \
-      for (int d = 0; d < head; ++d) result[query * head + d] = static_cast<T>(sum[d] / total);           \
-  }                                                                                                       \
-  CASE(attention_##T, shape({2, 1, 1}, {32, 1, 1}).together(), out<T>(45 * head).near(tolerance), between<T>(45 * head, -1, 1),    \
-       between<T>(45 * head, -1, 1), between<T>(45 * head, -1, 1), 45, 1)
+      }                                                                                                     \
+      barrier();                                                                                            \
+      for (int k = 0; k < keys_per_tile; ++k) {                                                             \
+        if (first + k >= length || (causal != 0 && first + k > at)) continue;                               \
+        f32 score = 0;                                                                                      \
+        for (int d = 0; d < head; ++d) score += own[d] * static_cast<f32>(tile_k[k][d]);                    \
+        const f32 larger = score > most ? score : most;                                                     \
+        const f32 keep = __builtin_expf(most - larger), weight = __builtin_expf(score - larger);            \
+        most = larger;                                                                                      \
+        total = total * keep + weight;                                                                      \
+        for (int d = 0; d < head; ++d) sum[d] = sum[d] * keep + weight * static_cast<f32>(tile_v[k][d]);    \
+      }                                                                                                     \
+      barrier();                                                                                            \
+    }                                                                                                       \
+    if (query < length)                                                                                     \
+      for (int d = 0; d < head; ++d) result[query * head + d] = static_cast<T>(sum[d] / total);             \
+  }                                                                                                         \
+  CASE(attention_##T, shape({2, 1, 1}, {32, 1, 1}).together(), out<T>(45 * head).near(tolerance),           \
+       between<T>(45 * head, -1, 1), between<T>(45 * head, -1, 1), between<T>(45 * head, -1, 1), 45, 1)
 ATTENTION(f16, 1e-3)
 ATTENTION(bf16, 8e-3)
 ATTENTION(f32, 2e-6)
@@ -218,27 +228,27 @@ CASE(rope, shape({1, 3, 1}, {32, 4, 1}), between<f32>(10 * 60, -2, 2), between<f
 
 // ---- Sorting ----
 
-#define BITONIC(T, ...)                                                                        \
-  KERNEL bitonic_sort_##T(T* values) {                                                         \
-    SHARED T cells[128];                                                                       \
-    const u32 i = thread_x();                                                                  \
-    cells[i] = values[global_x()];                                                             \
-    barrier();                                                                                 \
-    for (u32 size = 2; size <= 128; size *= 2)                                                 \
-      for (u32 step = size / 2; step > 0; step /= 2) {                                         \
-        const u32 other = i ^ step;                                                            \
-        if (other > i) {                                                                       \
-          const bool upwards = (i & size) == 0;                                                \
-          const T a = cells[i], b = cells[other];                                              \
-          if ((a > b) == upwards) {                                                            \
-            cells[i] = b;                                                                      \
-            cells[other] = a;                                                                  \
-          }                                                                                    \
-        }                                                                                      \
-        barrier();                                                                             \
-      }                                                                                        \
-    values[global_x()] = cells[i];                                                             \
-  }                                                                                            \
+#define BITONIC(T, ...)                                \
+  KERNEL bitonic_sort_##T(T* values) {                 \
+    SHARED T cells[128];                               \
+    const u32 i = thread_x();                          \
+    cells[i] = values[global_x()];                     \
+    barrier();                                         \
+    for (u32 size = 2; size <= 128; size *= 2)         \
+      for (u32 step = size / 2; step > 0; step /= 2) { \
+        const u32 other = i ^ step;                    \
+        if (other > i) {                               \
+          const bool upwards = (i & size) == 0;        \
+          const T a = cells[i], b = cells[other];      \
+          if ((a > b) == upwards) {                    \
+            cells[i] = b;                              \
+            cells[other] = a;                          \
+          }                                            \
+        }                                              \
+        barrier();                                     \
+      }                                                \
+    values[global_x()] = cells[i];                     \
+  }                                                    \
   CASE(bitonic_sort_##T, shape({2, 1, 1}, {128, 1, 1}).together(), between<T>(256, -100, 100))
 BITONIC(f32)
 BITONIC(i32)
@@ -254,11 +264,13 @@ KERNEL convolution(f32* result, const f32* image, const f32* filter, int width, 
   for (int dy = -1; dy <= 1; ++dy)
     for (int dx = -1; dx <= 1; ++dx) {
       const int sx = x + dx, sy = y + dy;
-      if (sx >= 0 && sx < width && sy >= 0 && sy < height) sum += image[sy * width + sx] * filter[(dy + 1) * 3 + dx + 1];
+      if (sx >= 0 && sx < width && sy >= 0 && sy < height)
+        sum += image[sy * width + sx] * filter[(dy + 1) * 3 + dx + 1];
     }
   result[y * width + x] = sum;
 }
-CASE(convolution, shape({3, 4, 1}, {8, 4, 1}), out<f32>(21 * 15), between<f32>(21 * 15, -1, 1), between<f32>(9, -1, 1), 21, 15)
+CASE(convolution, shape({3, 4, 1}, {8, 4, 1}), out<f32>(21 * 15), between<f32>(21 * 15, -1, 1),
+     between<f32>(9, -1, 1), 21, 15)
 
 KERNEL mandelbrot(u32* result, f32 left, f32 top, f32 step, int width) {
   const int x = static_cast<int>(global_x()), y = static_cast<int>(global_y());
@@ -282,7 +294,8 @@ KERNEL life(u8* result, const u8* cells, int width, int height) {
   int neighbours = 0;
   for (int dy = -1; dy <= 1; ++dy)
     for (int dx = -1; dx <= 1; ++dx)
-      if ((dx | dy) != 0) neighbours += cells[(y + dy + height) % height * width + (x + dx + width) % width] & 1;
+      if ((dx | dy) != 0)
+        neighbours += cells[(y + dy + height) % height * width + (x + dx + width) % width] & 1;
   result[y * width + x] = neighbours == 3 || (neighbours == 2 && (cells[y * width + x] & 1) != 0);
 }
 CASE(life, shape({3, 3, 1}, {8, 8, 1}), out<u8>(23 * 19), any<u8>(23 * 19), 23, 19)
@@ -293,7 +306,8 @@ KERNEL bodies(f32* result, const Vector<f32, 4>* bodies, int count) {
   const Vector<f32, 4> own = bodies[i < count ? i : 0];
   f32 x = 0, y = 0, z = 0;
   for (int first = 0; first < count; first += 64) {
-    near_by[thread_x()] = bodies[first + static_cast<int>(thread_x()) < count ? first + static_cast<int>(thread_x()) : 0];
+    near_by[thread_x()] =
+        bodies[first + static_cast<int>(thread_x()) < count ? first + static_cast<int>(thread_x()) : 0];
     barrier();
     for (int k = 0; k < 64 && first + k < count; ++k) {
       const Vector<f32, 4> d = near_by[k] - own;
@@ -354,16 +368,19 @@ KERNEL fourier(Vector<f32, 2>* values, const Vector<f32, 2>* roots) {
 CASE(fourier, shape({2, 1, 1}, {64, 1, 1}).together(), between<f32>(256, -1, 1), between<f32>(64, -1, 1))
 
 // The adam step of an optimiser, in mixed precision.
-KERNEL adam(bf16* weights, f32* first, f32* second, const f16* gradients, f32 rate, f32 correction, int count) {
+KERNEL adam(bf16* weights, f32* first, f32* second, const f16* gradients, f32 rate, f32 correction,
+            int count) {
   const int i = static_cast<int>(global_x());
   if (i >= count) return;
   const f32 g = static_cast<f32>(gradients[i]);
   const f32 m = 0.9f * first[i] + 0.1f * g, v = 0.999f * second[i] + 0.001f * g * g;
   first[i] = m;
   second[i] = v;
-  weights[i] = static_cast<bf16>(static_cast<f32>(weights[i]) - rate * m / (__builtin_sqrtf(v * correction) + 1e-8f));
+  weights[i] =
+      static_cast<bf16>(static_cast<f32>(weights[i]) - rate * m / (__builtin_sqrtf(v * correction) + 1e-8f));
 }
-CASE(adam, over(300), between<bf16>(300, -1, 1), between<f32>(300, -1, 1), between<f32>(300, 0, 1), between<f16>(300, -2, 2), 0.01f, 1.5f, 300)
+CASE(adam, over(300), between<bf16>(300, -1, 1), between<f32>(300, -1, 1), between<f32>(300, 0, 1),
+     between<f16>(300, -2, 2), 0.01f, 1.5f, 300)
 
 // Edit distance of two short texts: a table on the stack.
 KERNEL edit_distance(u32* result, const u8* texts, int length, int count) {

@@ -9,8 +9,8 @@ struct Limits {
   static constexpr u64 max_magnitude = (~0ull >> (64 - sizeof(T) * 8)) >> is_signed;
 };
 
-// From a float to an integer as every target does it when the number does not fit: the nearest that does, and 0 for
-// NaN. C++ leaves that open, so it is spelled out.
+// From a float to an integer as every target does it when the number does not fit: the nearest that does, and
+// 0 for NaN. C++ leaves that open, so it is spelled out.
 template <class To, class From>
 To convert(From value) {
   if constexpr (is_float<From> && !is_float<To>) {
@@ -36,11 +36,11 @@ To convert(From value) {
 }
 
 // Compilers may round twice on the way from a wide integer to bf16.
-#define CAST_WITHIN(From, To, output)                                                 \
-  KERNEL cast_##From##_to_##To(To* result, const From* values, int count) {           \
-    const int i = static_cast<int>(global_x());                                       \
-    if (i < count) result[i] = convert<To>(values[i]);                                \
-  }                                                                                   \
+#define CAST_WITHIN(From, To, output)                                       \
+  KERNEL cast_##From##_to_##To(To* result, const From* values, int count) { \
+    const int i = static_cast<int>(global_x());                             \
+    if (i < count) result[i] = convert<To>(values[i]);                      \
+  }                                                                         \
   CASE(cast_##From##_to_##To, over(n, 64), output, any<From>(n), n)
 #define CAST(From, To) CAST_WITHIN(From, To, out<To>(n))
 #define CAST_TWICE(From, To) CAST_WITHIN(From, To, out<To>(n).within(1))

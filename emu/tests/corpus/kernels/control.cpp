@@ -14,8 +14,10 @@ KERNEL nested_branches(u32* result, const i32* values, int count) {
     path = path * 3 + 1;
     if ((value & 1) != 0) {
       path = path * 5;
-      if (value > 1000) path += 7;
-      else path -= 2;
+      if (value > 1000)
+        path += 7;
+      else
+        path -= 2;
     } else if (value % 3 == 0) {
       path ^= 0xff;
     }
@@ -116,18 +118,41 @@ KERNEL switch_table(u32* result, const u32* values, int count) {
   const u32 value = values[i];
   u32 out_value = 0;
   switch (value % 13) {
-    case 0: out_value = value + 1; break;
-    case 1: out_value = value * 3; break;
-    case 2: out_value = value ^ 0xabcdef; [[fallthrough]];
-    case 3: out_value += 17; break;
-    case 4: out_value = value / 7; break;
-    case 5: out_value = value << 5; break;
-    case 6: out_value = value >> 3; break;
-    case 7: out_value = ~value; break;
-    case 9: out_value = value % 100; break;
-    case 10: out_value = value * value; break;
-    case 11: result[i] = 5; return;
-    default: out_value = 1;
+    case 0:
+      out_value = value + 1;
+      break;
+    case 1:
+      out_value = value * 3;
+      break;
+    case 2:
+      out_value = value ^ 0xabcdef;
+      [[fallthrough]];
+    case 3:
+      out_value += 17;
+      break;
+    case 4:
+      out_value = value / 7;
+      break;
+    case 5:
+      out_value = value << 5;
+      break;
+    case 6:
+      out_value = value >> 3;
+      break;
+    case 7:
+      out_value = ~value;
+      break;
+    case 9:
+      out_value = value % 100;
+      break;
+    case 10:
+      out_value = value * value;
+      break;
+    case 11:
+      result[i] = 5;
+      return;
+    default:
+      out_value = 1;
   }
   result[i] = out_value;
 }
@@ -137,12 +162,23 @@ KERNEL switch_uniform(u32* result, int which, int count) {
   const int i = static_cast<int>(global_x());
   if (i >= count) return;
   switch (which) {
-    case 0: result[i] = 1; break;
-    case 1: result[i] = static_cast<u32>(i); break;
-    case 2: result[i] = static_cast<u32>(i * i); break;
-    case 3: result[i] = static_cast<u32>(i / 3); break;
-    case 4: result[i] = static_cast<u32>(i % 5); break;
-    default: result[i] = 77;
+    case 0:
+      result[i] = 1;
+      break;
+    case 1:
+      result[i] = static_cast<u32>(i);
+      break;
+    case 2:
+      result[i] = static_cast<u32>(i * i);
+      break;
+    case 3:
+      result[i] = static_cast<u32>(i / 3);
+      break;
+    case 4:
+      result[i] = static_cast<u32>(i % 5);
+      break;
+    default:
+      result[i] = 77;
   }
 }
 CASE(switch_uniform, over(n), out<u32>(n), 3, n)
@@ -158,14 +194,33 @@ KERNEL stack_machine(i32* result, const u8* program, int length, int count) {
     const u8 code = program[(pc + i) % length];
     const u32 top = (depth + 15) & 15, below = (depth + 14) & 15;
     switch (code & 7) {
-      case 0: stack[depth++ & 15] = code; break;
-      case 1: stack[below] = static_cast<i32>(static_cast<u32>(stack[below]) + static_cast<u32>(stack[top])); --depth; break;
-      case 2: stack[below] = static_cast<i32>(static_cast<u32>(stack[below]) * static_cast<u32>(stack[top])); --depth; break;
-      case 3: stack[top] = ~stack[top]; break;
-      case 4: stack[depth & 15] = stack[top]; ++depth; break;
-      case 5: if (stack[top] > 0) pc += 2; break;
-      case 6: stack[depth & 15] = i; ++depth; break;
-      default: stack[top] ^= stack[below];
+      case 0:
+        stack[depth++ & 15] = code;
+        break;
+      case 1:
+        stack[below] = static_cast<i32>(static_cast<u32>(stack[below]) + static_cast<u32>(stack[top]));
+        --depth;
+        break;
+      case 2:
+        stack[below] = static_cast<i32>(static_cast<u32>(stack[below]) * static_cast<u32>(stack[top]));
+        --depth;
+        break;
+      case 3:
+        stack[top] = ~stack[top];
+        break;
+      case 4:
+        stack[depth & 15] = stack[top];
+        ++depth;
+        break;
+      case 5:
+        if (stack[top] > 0) pc += 2;
+        break;
+      case 6:
+        stack[depth & 15] = i;
+        ++depth;
+        break;
+      default:
+        stack[top] ^= stack[below];
     }
     depth &= 15;
   }
@@ -185,7 +240,9 @@ struct Both {
   f32 ratio;
   u64 product;
 };
-NOT_INLINE Both both(u32 a, u32 b) { return {a + b, static_cast<f32>(a) / static_cast<f32>(b + 1.0f), u64(a) * b}; }
+NOT_INLINE Both both(u32 a, u32 b) {
+  return {a + b, static_cast<f32>(a) / static_cast<f32>(b + 1.0f), u64(a) * b};
+}
 NOT_INLINE void change(u32* value, u32 (&array)[4]) {
   *value += array[*value & 3];
   array[0]++;
@@ -205,8 +262,8 @@ KERNEL calls(u64* result, f64* numbers, const u32* values, int count) {
 CASE(calls, over(n), out<u64>(n), out<f64>(n), any<u32>(n), n)
 
 // More arguments than registers hold.
-NOT_INLINE u32 many(u32 a, u32 b, u32 c, u32 d, u32 e, u32 f, u32 g, u32 h, u64 i, u64 j, u64 k, u64 l, u64 m, u64 o,
-                    u64 p, u64 q, u64 r, u64 s, f64 t, f64 u, f64 v) {
+NOT_INLINE u32 many(u32 a, u32 b, u32 c, u32 d, u32 e, u32 f, u32 g, u32 h, u64 i, u64 j, u64 k, u64 l, u64 m,
+                    u64 o, u64 p, u64 q, u64 r, u64 s, f64 t, f64 u, f64 v) {
   return a + b * 2 + c * 3 + d * 4 + e * 5 + f * 6 + g * 7 + h * 8 +
          static_cast<u32>(i + j * 3 + k * 5 + l * 7 + m * 11 + o * 13 + p * 17 + q * 19 + r * 23 + s * 29) +
          static_cast<u32>(t + u * 2 + v * 4);
@@ -215,7 +272,8 @@ KERNEL call_with_many(u32* result, const u32* a, int count) {
   const int i = static_cast<int>(global_x());
   if (i >= count) return;
   const u32 x = a[i];
-  result[i] = many(x, x + 1, x ^ 2, 3, x, x >> 5, 6, x * 7, x, 9, x + 10, 11, x, 13, 14, x, 16, 17, i, i * 2, i + 0.5);
+  result[i] = many(x, x + 1, x ^ 2, 3, x, x >> 5, 6, x * 7, x, 9, x + 10, 11, x, 13, 14, x, 16, 17, i, i * 2,
+                   i + 0.5);
 }
 CASE(call_with_many, over(n), out<u32>(n), any<u32>(n), n)
 
@@ -321,7 +379,12 @@ KERNEL lambdas(u32* result, const u32* values, u32 factor, int count) {
   const int i = static_cast<int>(global_x());
   if (i >= count) return;
   u32 calls = 0;
-  const u32 value = apply([&](u32 x) { ++calls; return x * factor; }, values[i]);
+  const u32 value = apply(
+      [&](u32 x) {
+        ++calls;
+        return x * factor;
+      },
+      values[i]);
   result[i] = value + calls;
 }
 CASE(lambdas, over(n), out<u32>(n), any<u32>(n), 7, n)
@@ -362,7 +425,8 @@ KERNEL local_bytes(u32* result, const u8* text, int count) {
   for (int k = 0; k < 37; ++k) bytes[(k * 11 + i) % 37] = text[(i + k) % count];
   for (int k = 0; k < 9; ++k) halves[(k + i) % 9] = static_cast<i16>(bytes[k * 4] * -3);
   for (int k = 0; k < 5; ++k) doubles[(k + i) % 5] = halves[k] * 0.5;
-  result[i] = static_cast<u32>(static_cast<i32>(doubles[i % 5] * 2)) + bytes[i % 37] + static_cast<u32>(halves[i % 9]);
+  result[i] = static_cast<u32>(static_cast<i32>(doubles[i % 5] * 2)) + bytes[i % 37] +
+              static_cast<u32>(halves[i % 9]);
 }
 CASE(local_bytes, over(n), out<u32>(n), any<u8>(n), n)
 

@@ -1,5 +1,5 @@
-// The mathematical functions of ROCm's device libraries in f16, f32 and f64, against the host's in a wider type.
-// Tolerances are those that OpenCL asks for, plus one for the rounding of the reference.
+// The mathematical functions of ROCm's device libraries in f16, f32 and f64, against the host's in a wider
+// type. Tolerances are those that OpenCL asks for, plus one for the rounding of the reference.
 #include "../prelude.h"
 
 constexpr int n = 200;
@@ -9,20 +9,42 @@ constexpr int n = 200;
 #define DECLARE_1(name, T) extern "C" DEVICE T __ocml_##name##_##T(T);
 #define DECLARE_2(name, T) extern "C" DEVICE T __ocml_##name##_##T(T, T);
 #else
-template <class T> struct WiderThan { using type = f64; };
-template <> struct WiderThan<f64> { using type = long double; };
-using std::sin, std::cos, std::tan, std::asin, std::acos, std::atan, std::sinh, std::cosh, std::tanh, std::asinh, std::acosh,
-    std::atanh, std::exp, std::exp2, std::expm1, std::log, std::log2, std::log10, std::log1p, std::sqrt, std::cbrt, std::erf,
-    std::erfc, std::tgamma, std::lgamma, std::floor, std::ceil, std::trunc, std::rint, std::round, std::pow, std::atan2,
-    std::hypot, std::fmod, std::remainder, std::fdim, std::fmin, std::fmax;
-template <class W> W exp10(W x) { return std::pow(W(10), x); }
-template <class W> W rsqrt(W x) { return 1 / std::sqrt(x); }
-template <class W> W sinpi(W x) { return std::sin(std::fmod(x, W(2)) * W(3.14159265358979323846264338327950288L)); }
-template <class W> W cospi(W x) { return std::cos(std::fmod(x, W(2)) * W(3.14159265358979323846264338327950288L)); }
+template <class T>
+struct WiderThan {
+  using type = f64;
+};
+template <>
+struct WiderThan<f64> {
+  using type = long double;
+};
+using std::sin, std::cos, std::tan, std::asin, std::acos, std::atan, std::sinh, std::cosh, std::tanh,
+    std::asinh, std::acosh, std::atanh, std::exp, std::exp2, std::expm1, std::log, std::log2, std::log10,
+    std::log1p, std::sqrt, std::cbrt, std::erf, std::erfc, std::tgamma, std::lgamma, std::floor, std::ceil,
+    std::trunc, std::rint, std::round, std::pow, std::atan2, std::hypot, std::fmod, std::remainder, std::fdim,
+    std::fmin, std::fmax;
+template <class W>
+W exp10(W x) {
+  return std::pow(W(10), x);
+}
+template <class W>
+W rsqrt(W x) {
+  return 1 / std::sqrt(x);
+}
+template <class W>
+W sinpi(W x) {
+  return std::sin(std::fmod(x, W(2)) * W(3.14159265358979323846264338327950288L));
+}
+template <class W>
+W cospi(W x) {
+  return std::cos(std::fmod(x, W(2)) * W(3.14159265358979323846264338327950288L));
+}
 // Narrowing through f32 would round twice; f64 to f16 does not.
-template <class T, class W> T narrowed(W x) {
-  if constexpr (sizeof(T) == 8) return static_cast<T>(x);
-  else return static_cast<T>(static_cast<f64>(x));
+template <class T, class W>
+T narrowed(W x) {
+  if constexpr (sizeof(T) == 8)
+    return static_cast<T>(x);
+  else
+    return static_cast<T>(static_cast<f64>(x));
 }
 #define DECLARE_1(name, T)
 #define DECLARE_2(name, T)
@@ -33,20 +55,21 @@ template <class T, class W> T narrowed(W x) {
 #define CALL_2(name, T, x, y) LIBM(name, T)(x, y)
 #else
 #define CALL_1(name, T, x) narrowed<T>(name(static_cast<WiderThan<T>::type>(x)))
-#define CALL_2(name, T, x, y) narrowed<T>(name(static_cast<WiderThan<T>::type>(x), static_cast<WiderThan<T>::type>(y)))
+#define CALL_2(name, T, x, y) \
+  narrowed<T>(name(static_cast<WiderThan<T>::type>(x), static_cast<WiderThan<T>::type>(y)))
 #endif
 
-#define ONE(name, T, low, high, output)                                  \
-  DECLARE_1(name, T)                                                     \
-  KERNEL libm_##name##_##T(T* result, const T* a, int count) {           \
-    const int i = static_cast<int>(global_x());                          \
-    if (i < count) result[i] = CALL_1(name, T, a[i]);                    \
-  }                                                                      \
+#define ONE(name, T, low, high, output)                        \
+  DECLARE_1(name, T)                                           \
+  KERNEL libm_##name##_##T(T* result, const T* a, int count) { \
+    const int i = static_cast<int>(global_x());                \
+    if (i < count) result[i] = CALL_1(name, T, a[i]);          \
+  }                                                            \
   CASE(libm_##name##_##T, over(n, 64), output, between<T>(n, low, high), n)
 // Name, range in f16, range in f32 and f64, units allowed, absolute error allowed near zeros (0: none).
-#define FUNCTION(name, low_half, high_half, low, high, units, f16_near, f32_near, f64_near)   \
-  ONE(name, f16, low_half, high_half, out<f16>(n).within(2).near(f16_near))                   \
-  ONE(name, f32, low, high, out<f32>(n).within(units + 1).near(f32_near))                     \
+#define FUNCTION(name, low_half, high_half, low, high, units, f16_near, f32_near, f64_near) \
+  ONE(name, f16, low_half, high_half, out<f16>(n).within(2).near(f16_near))                 \
+  ONE(name, f32, low, high, out<f32>(n).within(units + 1).near(f32_near))                   \
   ONE(name, f64, low, high, out<f64>(n).within(units + 1).near(f64_near))
 
 // In f16 the sine of release 5.2 is NaN for all that is finite: its test is the wrong way round.
@@ -86,16 +109,17 @@ FUNCTION(trunc, -100, 100, -1000, 1000, 0, 0, 0, 0)
 FUNCTION(rint, -100, 100, -1000, 1000, 0, 0, 0, 0)
 FUNCTION(round, -100, 100, -1000, 1000, 0, 0, 0, 0)
 
-#define TWO(name, T, low, high, low_second, high_second, output)                         \
-  DECLARE_2(name, T)                                                                     \
-  KERNEL libm_##name##_##T(T* result, const T* a, const T* b, int count) {               \
-    const int i = static_cast<int>(global_x());                                          \
-    if (i < count) result[i] = CALL_2(name, T, a[i], b[i]);                              \
-  }                                                                                      \
-  CASE(libm_##name##_##T, over(n, 64), output, between<T>(n, low, high), between<T>(n, low_second, high_second), n)
-#define FUNCTION_2(name, low, high, low_second, high_second, units)                              \
-  TWO(name, f16, low, high, low_second, high_second, out<f16>(n).within(2).near(0))              \
-  TWO(name, f32, low, high, low_second, high_second, out<f32>(n).within(units + 1).near(0))      \
+#define TWO(name, T, low, high, low_second, high_second, output)           \
+  DECLARE_2(name, T)                                                       \
+  KERNEL libm_##name##_##T(T* result, const T* a, const T* b, int count) { \
+    const int i = static_cast<int>(global_x());                            \
+    if (i < count) result[i] = CALL_2(name, T, a[i], b[i]);                \
+  }                                                                        \
+  CASE(libm_##name##_##T, over(n, 64), output, between<T>(n, low, high),   \
+       between<T>(n, low_second, high_second), n)
+#define FUNCTION_2(name, low, high, low_second, high_second, units)                         \
+  TWO(name, f16, low, high, low_second, high_second, out<f16>(n).within(2).near(0))         \
+  TWO(name, f32, low, high, low_second, high_second, out<f32>(n).within(units + 1).near(0)) \
   TWO(name, f64, low, high, low_second, high_second, out<f64>(n).within(units + 1).near(0))
 FUNCTION_2(pow, 0.1, 10, -4, 4, 16)
 FUNCTION_2(atan2, -10, 10, -10, 10, 6)
@@ -107,14 +131,15 @@ FUNCTION_2(fmin, -10, 10, -10, 10, 0)
 FUNCTION_2(fmax, -10, 10, -10, 10, 0)
 
 // Numbers at the edges: what is not a number, infinities and zeros come out as C says.
-#define EDGES(name, T)                                                   \
-  KERNEL edges_##name##_##T(u8* result, const T* a, int count) {         \
-    const int i = static_cast<int>(global_x());                          \
-    if (i >= count) return;                                              \
-    const T x = a[i];                                                    \
-    const T y = CALL_1(name, T, x);                                      \
-    result[i] = static_cast<u8>((y != y) | (y == T(__builtin_inff())) << 1 | (y == T(-__builtin_inff())) << 2 | (x == T(0) && y == T(0)) << 3); \
-  }                                                                      \
+#define EDGES(name, T)                                                                             \
+  KERNEL edges_##name##_##T(u8* result, const T* a, int count) {                                   \
+    const int i = static_cast<int>(global_x());                                                    \
+    if (i >= count) return;                                                                        \
+    const T x = a[i];                                                                              \
+    const T y = CALL_1(name, T, x);                                                                \
+    result[i] = static_cast<u8>((y != y) | (y == T(__builtin_inff())) << 1 |                       \
+                                (y == T(-__builtin_inff())) << 2 | (x == T(0) && y == T(0)) << 3); \
+  }                                                                                                \
   CASE(edges_##name##_##T, over(n, 64), out<u8>(n), any<T>(n), n)
 #define EDGES_2(name) EDGES(name, f32) EDGES(name, f64)
 EDGES_2(sin)
@@ -157,4 +182,5 @@ KERNEL libm_pairs(f32* narrow, f64* wide, const f32* a, const f64* b, int count)
   narrow[4 * i + 3] = static_cast<f32>(power);
   wide[4 * i + 3] = whole_part;
 }
-CASE(libm_pairs, over(n, 64), out<f32>(4 * n).within(5), out<f64>(4 * n).within(5), between<f32>(n, -200, 200), between<f64>(n, -200, 200), n)
+CASE(libm_pairs, over(n, 64), out<f32>(4 * n).within(5), out<f64>(4 * n).within(5),
+     between<f32>(n, -200, 200), between<f64>(n, -200, 200), n)

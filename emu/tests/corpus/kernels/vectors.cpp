@@ -25,7 +25,8 @@ Wide<T, width> combine(Wide<T, width> a, Wide<T, width> b) {
     return a * b + ((a ^ b) - (a & b));
 }
 
-// Element by element, with indices known when compiling: clang 19 has no dynamic ones for three elements at -O0.
+// Element by element, with indices known when compiling: clang 19 has no dynamic ones for three elements at
+// -O0.
 template <int k = 0, class U, int width, class T>
 void load_elements(Wide<U, width>& vector, const T* from) {
   vector[k] = static_cast<U>(from[k]);
@@ -38,16 +39,16 @@ void store_elements(const Wide<U, width>& vector, T* to) {
 }
 
 // Unsigned arithmetic throughout: overflow of signed vectors is not defined.
-#define VECTOR(T, U, width)                                                                             \
-  KERNEL vector_##T##x##width(T* result, const T* a, const T* b, int count) {                           \
-    const int i = static_cast<int>(global_x());                                                         \
-    if (i >= count) return;                                                                             \
-    Wide<U, width> x, y;                                                                                \
-    load_elements<0, U, width>(x, a + i * width);                                                       \
-    load_elements<0, U, width>(y, b + i * width);                                                       \
-    const Wide<U, width> z = combine<U, width>(x, y);                                                   \
-    store_elements<0, U, width>(z, result + i * width);                                                 \
-  }                                                                                                     \
+#define VECTOR(T, U, width)                                                   \
+  KERNEL vector_##T##x##width(T* result, const T* a, const T* b, int count) { \
+    const int i = static_cast<int>(global_x());                               \
+    if (i >= count) return;                                                   \
+    Wide<U, width> x, y;                                                      \
+    load_elements<0, U, width>(x, a + i * width);                             \
+    load_elements<0, U, width>(y, b + i * width);                             \
+    const Wide<U, width> z = combine<U, width>(x, y);                         \
+    store_elements<0, U, width>(z, result + i * width);                       \
+  }                                                                           \
   CASE(vector_##T##x##width, over(n, 64), out<T>(n * width), any<T>(n * width), any<T>(n * width), n)
 #define VECTORS(T, U) VECTOR(T, U, 2) VECTOR(T, U, 3) VECTOR(T, U, 4) VECTOR(T, U, 8) VECTOR(T, U, 16)
 VECTORS(f16, f16)
@@ -64,13 +65,14 @@ VECTORS(i64, u64)
 VECTORS(u64, u64)
 
 // Whole vectors through memory: the widest loads and stores there are.
-#define VECTOR_MEMORY(T, width)                                                                          \
-  KERNEL vector_copy_##T##x##width(Vector<T, width>* result, const Vector<T, width>* a, int count) {     \
-    const int i = static_cast<int>(global_x());                                                          \
-    if (i < count) result[count - 1 - i] = a[i] + a[count - 1 - i];                                      \
-  }                                                                                                      \
+#define VECTOR_MEMORY(T, width)                                                                      \
+  KERNEL vector_copy_##T##x##width(Vector<T, width>* result, const Vector<T, width>* a, int count) { \
+    const int i = static_cast<int>(global_x());                                                      \
+    if (i < count) result[count - 1 - i] = a[i] + a[count - 1 - i];                                  \
+  }                                                                                                  \
   CASE(vector_copy_##T##x##width, over(n, 64), out<T>(n * width), any<T>(n * width), n)
-#define VECTOR_MEMORIES(T, ...) VECTOR_MEMORY(T, 2) VECTOR_MEMORY(T, 4) VECTOR_MEMORY(T, 8) VECTOR_MEMORY(T, 16)
+#define VECTOR_MEMORIES(T, ...) \
+  VECTOR_MEMORY(T, 2) VECTOR_MEMORY(T, 4) VECTOR_MEMORY(T, 8) VECTOR_MEMORY(T, 16)
 VECTOR_MEMORIES(f16)
 VECTOR_MEMORIES(f32)
 VECTOR_MEMORIES(f64)
@@ -80,15 +82,15 @@ VECTOR_MEMORIES(u32)
 VECTOR_MEMORIES(u64)
 
 // Comparisons of vectors make masks, which select.
-#define VECTOR_SELECT(T, width, M)                                                                           \
-  KERNEL vector_select_##T##x##width(Vector<T, width>* result, const Vector<T, width>* a,                    \
-                                     const Vector<T, width>* b, int count) {                                 \
-    const int i = static_cast<int>(global_x());                                                              \
-    if (i >= count) return;                                                                                  \
-    const Vector<T, width> x = a[i], y = b[i];                                                               \
-    const Vector<M, width> mask = (x < y) | (x == -y);                                                       \
-    result[i] = mask ? x : y;                                                                                \
-  }                                                                                                          \
+#define VECTOR_SELECT(T, width, M)                                                        \
+  KERNEL vector_select_##T##x##width(Vector<T, width>* result, const Vector<T, width>* a, \
+                                     const Vector<T, width>* b, int count) {              \
+    const int i = static_cast<int>(global_x());                                           \
+    if (i >= count) return;                                                               \
+    const Vector<T, width> x = a[i], y = b[i];                                            \
+    const Vector<M, width> mask = (x < y) | (x == -y);                                    \
+    result[i] = mask ? x : y;                                                             \
+  }                                                                                       \
   CASE(vector_select_##T##x##width, over(n, 64), out<T>(n * width), any<T>(n * width), any<T>(n * width), n)
 VECTOR_SELECT(f32, 4, i32)
 VECTOR_SELECT(f32, 8, i32)
@@ -100,7 +102,8 @@ VECTOR_SELECT(f16, 2, i16)
 VECTOR_SELECT(f16, 8, i16)
 
 // Elements in another order, known and not known when compiling.
-KERNEL vector_shuffle(u32* result, const Vector<u32, 4>* a, const Vector<u16, 8>* b, const u32* where, int count) {
+KERNEL vector_shuffle(u32* result, const Vector<u32, 4>* a, const Vector<u16, 8>* b, const u32* where,
+                      int count) {
   const int i = static_cast<int>(global_x());
   if (i >= count) return;
   const Vector<u32, 4> x = __builtin_shufflevector(a[i], a[(i + 1) % count], 3, 6, 1, 4);
@@ -140,7 +143,8 @@ CASE(vector_reduce, over(n, 64), out<u32>(n), any<u32>(16 * n), n)
 KERNEL pixels(Vector<u8, 4>* result, const Vector<u8, 4>* a, const Vector<u8, 4>* b, f32 weight, int count) {
   const int i = static_cast<int>(global_x());
   if (i >= count) return;
-  const Vector<f32, 4> x = __builtin_convertvector(a[i], Vector<f32, 4>), y = __builtin_convertvector(b[i], Vector<f32, 4>);
+  const Vector<f32, 4> x = __builtin_convertvector(a[i], Vector<f32, 4>),
+                       y = __builtin_convertvector(b[i], Vector<f32, 4>);
   const Vector<f32, 4> blended = x * weight + y * (1 - weight) + 0.5f;
   result[i] = __builtin_convertvector(blended, Vector<u8, 4>);
 }

@@ -12,15 +12,15 @@ constexpr int n = 192;  // whole waves of either size, unless a kernel says othe
 #define ON_CDNA 1
 #endif
 
-#define SHUFFLE(T, ...)                                                                                 \
-  KERNEL shuffle_##T(T* result, const T* values, const u32* where) {                                    \
-    const u32 i = global_x();                                                                           \
-    const T value = values[i];                                                                          \
-    result[4 * i] = shuffle(value, where[i] % wave_size);                                               \
-    result[4 * i + 1] = shuffle_xor(value, 5);                                                          \
-    result[4 * i + 2] = shuffle_up(value, 3);                                                           \
-    result[4 * i + 3] = shuffle_down(value, 7);                                                         \
-  }                                                                                                     \
+#define SHUFFLE(T, ...)                                              \
+  KERNEL shuffle_##T(T* result, const T* values, const u32* where) { \
+    const u32 i = global_x();                                        \
+    const T value = values[i];                                       \
+    result[4 * i] = shuffle(value, where[i] % wave_size);            \
+    result[4 * i + 1] = shuffle_xor(value, 5);                       \
+    result[4 * i + 2] = shuffle_up(value, 3);                        \
+    result[4 * i + 3] = shuffle_down(value, 7);                      \
+  }                                                                  \
   CASE(shuffle_##T, over(n).together(), out<T>(4 * n), any<T>(n), any<u32>(n))
 ALL_TYPES(SHUFFLE, )
 
@@ -109,39 +109,49 @@ CASE(broadcasts, over(n).together(), out<u32>(3 * n), any<u32>(n), 17)
 
 // ---- Reductions and scans of a wave ----
 
-template <class T> T sum_of(T a, T b) { return static_cast<T>(a + b); }
-template <class T> T larger(T a, T b) { return a > b ? a : b; }
-template <class T> T smaller(T a, T b) { return a < b ? a : b; }
-#define WAVE_REDUCE(T, operation)                                                              \
-  KERNEL wave_##operation##_##T(T* result, const T* values) {                                  \
-    T value = values[global_x()];                                                              \
-    for (u32 mask = wave_size / 2; mask > 0; mask /= 2) value = operation<T>(value, shuffle_xor(value, mask)); \
-    result[global_x()] = value;                                                                \
-  }                                                                                            \
+template <class T>
+T sum_of(T a, T b) {
+  return static_cast<T>(a + b);
+}
+template <class T>
+T larger(T a, T b) {
+  return a > b ? a : b;
+}
+template <class T>
+T smaller(T a, T b) {
+  return a < b ? a : b;
+}
+#define WAVE_REDUCE(T, operation)                             \
+  KERNEL wave_##operation##_##T(T* result, const T* values) { \
+    T value = values[global_x()];                             \
+    for (u32 mask = wave_size / 2; mask > 0; mask /= 2)       \
+      value = operation<T>(value, shuffle_xor(value, mask));  \
+    result[global_x()] = value;                               \
+  }                                                           \
   CASE(wave_##operation##_##T, over(n).together(), out<T>(n), between<T>(n, 0, 1))
 ALL_TYPES(WAVE_REDUCE, sum_of)
 ALL_TYPES(WAVE_REDUCE, larger)
 ALL_TYPES(WAVE_REDUCE, smaller)
 
-#define WAVE_SCAN(T, ...)                                                              \
-  KERNEL wave_scan_##T(T* result, const T* values) {                                   \
-    T value = values[global_x()];                                                      \
-    for (u32 distance = 1; distance < wave_size; distance *= 2) {                      \
-      const T other = shuffle_up(value, distance);                                     \
-      if (lane_id() >= distance) value = static_cast<T>(value + other);                \
-    }                                                                                  \
-    result[global_x()] = value;                                                        \
-  }                                                                                    \
+#define WAVE_SCAN(T, ...)                                               \
+  KERNEL wave_scan_##T(T* result, const T* values) {                    \
+    T value = values[global_x()];                                       \
+    for (u32 distance = 1; distance < wave_size; distance *= 2) {       \
+      const T other = shuffle_up(value, distance);                      \
+      if (lane_id() >= distance) value = static_cast<T>(value + other); \
+    }                                                                   \
+    result[global_x()] = value;                                         \
+  }                                                                     \
   CASE(wave_scan_##T, over(n).together(), out<T>(n), between<T>(n, 0, 2))
 ALL_TYPES(WAVE_SCAN, )
 
 // ---- DPP ----
 
-#define DPP(name, chips_, control, ...)                                                              \
-  KERNEL dpp_##name(u32* result, const u32* values) {                                                \
-    const u32 i = global_x();                                                                        \
-    result[i] = dpp<control __VA_OPT__(, ) __VA_ARGS__>(i * 1000, values[i]);                        \
-  }                                                                                                  \
+#define DPP(name, chips_, control, ...)                                       \
+  KERNEL dpp_##name(u32* result, const u32* values) {                         \
+    const u32 i = global_x();                                                 \
+    result[i] = dpp<control __VA_OPT__(, ) __VA_ARGS__>(i * 1000, values[i]); \
+  }                                                                           \
   CASE(dpp_##name, over(n).together().only(chips_), out<u32>(n), any<u32>(n))
 DPP(quad_reverse, every_chip, 0x1b)
 DPP(quad_broadcast, every_chip, 0xaa)
@@ -206,10 +216,10 @@ CASE(dpp_in_branch, over(n).together(), out<u32>(n), any<u32>(n))
 
 // ---- ds_swizzle ----
 
-#define SWIZZLE(name, pattern)                                                       \
-  KERNEL swizzle_##name(u32* result, const u32* values) {                            \
-    result[global_x()] = swizzle<pattern>(values[global_x()]);                       \
-  }                                                                                  \
+#define SWIZZLE(name, pattern)                                 \
+  KERNEL swizzle_##name(u32* result, const u32* values) {      \
+    result[global_x()] = swizzle<pattern>(values[global_x()]); \
+  }                                                            \
   CASE(swizzle_##name, over(n).together(), out<u32>(n), any<u32>(n))
 SWIZZLE(xor_1, 0x041f)
 SWIZZLE(xor_16, 0x401f)
@@ -229,9 +239,12 @@ u32 permute_row(u32 old, u32 value, u32 low, u32 high, int site = __builtin_LINE
   static u64 selectors;
   selectors = u64(high) << 32 | low;
   (void)old;
-  return wave_operation(value, 0, [](const Lanes& lanes, u32 self) {
-    return lanes.values[(self & ~15u) + (selectors >> 4 * (self & 15) & 15)];
-  }, site);
+  return wave_operation(
+      value, 0,
+      [](const Lanes& lanes, u32 self) {
+        return lanes.values[(self & ~15u) + (selectors >> 4 * (self & 15) & 15)];
+      },
+      site);
 #endif
 }
 u32 permute_other_row(u32 old, u32 value, u32 low, u32 high, int site = __builtin_LINE()) {
@@ -242,9 +255,12 @@ u32 permute_other_row(u32 old, u32 value, u32 low, u32 high, int site = __builti
   static u64 selectors;
   selectors = u64(high) << 32 | low;
   (void)old;
-  return wave_operation(value, 0, [](const Lanes& lanes, u32 self) {
-    return lanes.values[((self & ~15u) ^ 16) + (selectors >> 4 * (self & 15) & 15)];
-  }, site);
+  return wave_operation(
+      value, 0,
+      [](const Lanes& lanes, u32 self) {
+        return lanes.values[((self & ~15u) ^ 16) + (selectors >> 4 * (self & 15) & 15)];
+      },
+      site);
 #endif
 }
 KERNEL permlane(u32* result, const u32* values) {
@@ -261,9 +277,12 @@ u32 permute_eight(u32 value, int site = __builtin_LINE()) {
   (void)site;
   return __builtin_amdgcn_mov_dpp8(value, selectors);
 #else
-  return wave_operation(value, 0, [](const Lanes& lanes, u32 self) {
-    return lanes.values[(self & ~7u) + (selectors >> 3 * (self & 7) & 7)];
-  }, site);
+  return wave_operation(
+      value, 0,
+      [](const Lanes& lanes, u32 self) {
+        return lanes.values[(self & ~7u) + (selectors >> 3 * (self & 7) & 7)];
+      },
+      site);
 #endif
 }
 KERNEL dpp8(u32* result, const u32* values) {
@@ -293,7 +312,8 @@ KERNEL compact(u32* result, u32* counts, const u32* values) {
   const u32 first = i - lane_id();
   const bool keep = values[i] % 3 == 0;
   const u64 mask = ballot(keep);
-  if (keep) result[first + static_cast<u32>(__builtin_popcountll(mask & ((1ull << lane_id()) - 1)))] = values[i];
+  if (keep)
+    result[first + static_cast<u32>(__builtin_popcountll(mask & ((1ull << lane_id()) - 1)))] = values[i];
   if (lane_id() == 0) counts[i / wave_size] = static_cast<u32>(__builtin_popcountll(mask));
 }
 CASE(compact, over(n, 64).together(), out<u32>(n), zeros<u32>(n / 32), any<u32>(n))
