@@ -22,14 +22,14 @@ test: configure  ## all tests
 	@cmake --build build -j $(JOBS)
 	@ctest --test-dir build --output-on-failure -j $(JOBS)
 
-test-asan: setup  ## all tests under AddressSanitizer and UndefinedBehaviorSanitizer
+test-asan: setup  ## all tests but the slow ones under AddressSanitizer and UndefinedBehaviorSanitizer
 	@cmake --preset asan -DCMAKE_MESSAGE_LOG_LEVEL=WARNING
 	@cmake --build build-asan -j $(JOBS)
-	@ctest --test-dir build-asan --output-on-failure -j $(JOBS)
+	@ctest --test-dir build-asan --output-on-failure -j $(JOBS) -LE slow
 
 test-tsan: setup  ## the concurrent tests under ThreadSanitizer
 	@cmake --preset tsan -DCMAKE_MESSAGE_LOG_LEVEL=WARNING
-	@cmake --build build-tsan -j $(JOBS)
+	@cmake --build build-tsan -j $(JOBS) --target concurrency_tests
 	@ctest --test-dir build-tsan --output-on-failure -j $(JOBS) -L concurrency
 
 bench: configure  ## timings, as ratios to peers in the same run; writes build/bench.json and build/bench-emu.json
