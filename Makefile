@@ -41,7 +41,7 @@ lint:  ## formatting and static checks
 	@scripts/lint.sh
 
 format:
-	@git ls-files '*.h' '*.cpp' '*.inc' | xargs clang-format -i
+	@git ls-files '*.h' '*.cpp' | xargs clang-format -i
 
 clean:
 	@rm -rf build build-asan build-tsan build-debug
