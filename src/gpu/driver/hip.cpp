@@ -92,7 +92,7 @@ void set_attributes(DriverCodes& codes) {
   set(Attribute::pci_domain, 69);
   set(Attribute::pci_bus, 67);
   set(Attribute::pci_device, 68);
-  set(Attribute::cooperative_launch, 6);
+  set(Attribute::cooperative_launch, 10);
 }
 
 std::vector<std::string> names_in_order(std::string_view base) {
