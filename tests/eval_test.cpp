@@ -66,6 +66,34 @@ TEST(Eval, BiasAndActivationFuseIntoAMatrixProduct) {
   EXPECT_EQ(y.to_vector<float>(), z.to_vector<float>());
 }
 
+TEST(Eval, WhatFollowsAMatrixProductDoesNotDependOnHowItIsDivided) {
+  // Few and many rows, short and long ones: divided by rows or by columns, and taken in one or several
+  // blocks.
+  for (const auto& [m, k, n] :
+       {std::tuple{40, 96, 1300}, std::tuple{3000, 40, 700}, std::tuple{900, 60, 100}}) {
+    const Tensor x = randn({m, k}).eval(), w = randn({n, k}).eval(), b = randn({n}).eval();
+    const Tensor row = randn({m, 1}).eval();
+    const auto result = [&] { return maximum(matmul(x, w.t()) + b, row) * 0.5; };
+    const auto fused = result().to_vector<float>();
+    Config plain = config();
+    plain.enable_operator_fusion = false;
+    const ConfigScope scope(plain);
+    const auto separate = result().to_vector<float>();
+    for (std::size_t i = 0; i < fused.size(); ++i)
+      ASSERT_NEAR(fused[i], separate[i], 1e-4) << "element " << i;
+  }
+}
+
+TEST(Eval, GradientsOfTransposedWeightsLieAsTheWeights) {
+  Tensor x = randn({20, 30}), w = randn({10, 30}), dy = randn({20, 10});
+  eval({x, w, dy});
+  w.requires_grad_();
+  sum(matmul(x, w.t()) * dy).backward();
+  w.grad().eval();
+  w.grad().reshape({300}).eval();  // would have to be copied if it were a transposed view
+  EXPECT_EQ(last_plan_stats().steps, 0u);
+}
+
 TEST(Eval, OneStepCanHaveSeveralResults) {
   const Tensor x = randn({1000});
   x.eval();

@@ -19,10 +19,12 @@ namespace {
 
 using std::int64_t;
 
-// Floats: what a run over positions should not exceed, nor fall short of where there are images enough; the
-// planes that should stay in the first-level cache while the gradients pass by; the most that copies of dw
-// may take.
-constexpr int64_t run_most = 1024, run_least = 512, first_level = 6 << 10, copies_most = 8 << 20;
+// Floats: what a run over positions should not exceed; the planes that should stay in the first-level cache
+// while the gradients pass by; the most that copies of dw may take.
+constexpr int64_t run_most = 1024, first_level = 6 << 10, copies_most = 8 << 20;
+// Vectors that a run should have where there are images enough: at its end the lanes of all sums are added
+// up.
+constexpr int64_t run_least_vectors = 128;
 
 int64_t volume(const int64_t (&extents)[3]) { return extents[0] * extents[1] * extents[2]; }
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -54,7 +56,8 @@ Cuts choose_cuts(const ConvShape& s, const Axis (&axes)[3], int64_t out_channels
   cuts.part = ceil_div(ceil_div(out_channels, cuts.parts), 4) * 4;
   cuts.parts = ceil_div(out_channels, cuts.part);
 
-  cuts.images_at_a_time = std::clamp<int64_t>(run_least / (cuts.stripe * slice), 1, cuts.chunk);
+  cuts.images_at_a_time =
+      std::clamp<int64_t>(run_least_vectors * conv_kernels().lanes / (cuts.stripe * slice), 1, cuts.chunk);
   return cuts;
 }
 

@@ -21,7 +21,7 @@ class ElementwiseKernel final : public Kernel {
  public:
   explicit ElementwiseKernel(const Step& step)
       : loop_(merged(step)),
-        by_rows_(loop_.shape.size() == 1 || loop_.inner_size() >= long_row),
+        by_rows_(long_rows(loop_)),
         program_(step.expression, singles(step)),
         count_(element_count(step.domain)) {
     for (const auto& input : step.inputs) {
@@ -45,7 +45,14 @@ class ElementwiseKernel final : public Kernel {
   }
 
  private:
-  static constexpr std::int64_t long_row = 256;
+  // Rows of one tile are long. Shorter ones are worth it where something stays the same along each of them.
+  static bool long_rows(const StridedLoop& loop) {
+    if (loop.shape.size() == 1 || loop.inner_size() >= 1024) return true;
+    for (std::size_t k = 0; k < loop.strides.size(); ++k)
+      for (auto stride : loop.strides[k])
+        if (loop.inner_stride(k) == 0 && stride != 0) return loop.inner_size() >= 128;
+    return false;
+  }
 
   static StridedLoop merged(const Step& step) {
     std::vector<Strides> strides;

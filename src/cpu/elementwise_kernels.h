@@ -34,9 +34,8 @@ constexpr std::size_t compute_size(Compute type) {
 // out[i] = f(a[i], b[i], c[i]) for i < n. `out` may be `a`, `b` or `c`, but must not overlap them otherwise.
 using TileFunction = void (*)(void* out, const void* a, const void* b, const void* c, std::int64_t n);
 
-// Operations that cost less than reading their operands and writing their result. Two of them in a row, the
-// result of the first used only by the second, run as one loop: second(first(a, b), c) or second(c, first(a,
-// b)).
+// Operations that cost less than reading their operands and writing their result. A chain of them, each
+// result used only by the next, runs as one loop that keeps the results in registers.
 inline constexpr Op cheap_unary[] = {Op::neg, Op::abs, Op::square, Op::relu};
 inline constexpr Op cheap_binary[] = {Op::add, Op::sub, Op::mul, Op::maximum, Op::minimum};
 inline constexpr int cheap_unary_count = 4, cheap_binary_count = 5;
@@ -49,26 +48,23 @@ constexpr int cheap_index(Op op) {
     if (cheap_binary[i] == op) return cheap_unary_count + i;
   return -1;
 }
-// The forms of the first operation: unary, then binary by which operand is a single number (neither, right,
-// left).
-enum class FirstOperands { runs, right_number, left_number };
-inline constexpr int first_forms = cheap_unary_count + 3 * cheap_binary_count;
-constexpr int first_form(int index, FirstOperands operands) {
-  return index < cheap_unary_count ? index : index + static_cast<int>(operands) * cheap_binary_count;
+// What a link of a chain does with the result so far. For binary operations: whether that is the right-hand
+// operand, and whether the other one is a single number.
+constexpr int chain_code(int index, bool result_right, bool number) {
+  return index < cheap_unary_count ? index : index * 4 + 2 * result_right + number;
 }
-// The forms of the second: unary, then binary by the place of the first's result and whether c is a single
-// number.
-inline constexpr int second_forms = cheap_unary_count + 4 * cheap_binary_count;
-constexpr int second_form(int index, bool result_right, bool number) {
-  return index < cheap_unary_count ? index : index + (2 * result_right + number) * cheap_binary_count;
-}
+struct ChainLink {
+  int code;
+  const float* operand;  // the other one, of binary operations
+};
+inline constexpr std::size_t longest_chain = 16;
 
 struct ElementwiseKernels {
   TileFunction operations[op_count][compute_count];  // by the operands' type; null where there is none
   TileFunction left_number[op_count];                // of f32, binary: *a and b[i]
   TileFunction right_number[op_count];               // a[i] and *b
-  TileFunction pairs[first_forms]
-                    [second_forms];   // of f32; a, b: operands of the first, c: the second's other one
+  // out[i] = links (at least one) applied in order to start[i], f32.
+  void (*chain)(float* out, const float* start, const ChainLink* links, std::size_t count, std::int64_t n);
   TileFunction where[compute_count];  // a: i32 condition
   TileFunction convert[compute_count][compute_count];
   TileFunction convert_to_odd;         // f64 -> f32, inexact values to the odd neighbour, so that a second

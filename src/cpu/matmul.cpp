@@ -10,6 +10,7 @@
 
 #include "base/thread_pool.h"
 #include "cpu/kernels.h"
+#include "cpu/scratch.h"
 #include "cpu/tile_program.h"
 #include "hearth/error.h"
 
@@ -142,9 +143,13 @@ class MatmulKernel final : public Kernel {
     return {static_cast<const T*>(base) + operand.offset(batch), operand.transposed, operand.leading};
   }
 
-  // c (rows x columns) = block of a @ b
-  void multiply(const Matrix& a, const Matrix& b, std::int64_t row, std::int64_t rows, std::int64_t column,
-                std::int64_t columns, T* c, std::int64_t ldc) const {
+  struct Block {  // of the product
+    std::int64_t row, rows, column, columns;
+  };
+
+  // c = block of a @ b
+  void multiply(const Matrix& a, const Matrix& b, const Block& block, T* c, std::int64_t ldc) const {
+    const auto [row, rows, column, columns] = block;
     if (k_ == 0) {
       for (std::int64_t r = 0; r < rows; ++r) std::fill_n(c + r * ldc, columns, T(0));
     } else if (columns == 1) {
@@ -182,7 +187,7 @@ class MatmulKernel final : public Kernel {
     Division best{1, 1};
     double best_cost = std::numeric_limits<double>::infinity();
     for (std::int64_t rows = 1; rows <= wanted; ++rows) {
-      if (wanted % rows != 0 || rows > m_ || wanted / rows > n_ || (program_ && wanted / rows > 1)) continue;
+      if (wanted % rows != 0 || rows > m_ || wanted / rows > n_) continue;
       // Each part reads its rows of a and columns of b: the less, the better.
       const double cost = static_cast<double>(m_) / static_cast<double>(rows) +
                           static_cast<double>(n_) / static_cast<double>(wanted / rows);
@@ -197,8 +202,10 @@ class MatmulKernel final : public Kernel {
     });
   }
 
+  // `first` is the batch's index of the first product, for the expression.
   template <typename GetMatrices>
-  void multiply_all(const KernelArguments& arguments, std::int64_t products, GetMatrices get) const {
+  void multiply_all(const KernelArguments& arguments, std::int64_t products, GetMatrices get,
+                    std::int64_t first = 0) const {
     const Division division = divide(products);
     const auto parts = division.row_parts * division.column_parts;
     const double operations =
@@ -213,27 +220,36 @@ class MatmulKernel final : public Kernel {
         const auto column = n_ * column_part / division.column_parts,
                    column_end = n_ * (column_part + 1) / division.column_parts;
         const auto [a, b] = get(batch);
+        const Block block{row, row_end - row, column, column_end - column};
         if (program_) {
-          multiply_and_go_on(arguments, a, b, batch, row, row_end);
+          multiply_and_go_on(arguments, a, b, first + batch, block);
         } else {
           T* c = static_cast<T*>(arguments.outputs[0]) + (batch * m_ + row) * n_ + column;
-          multiply(a, b, row, row_end - row, column, column_end - column, c, n_);
+          multiply(a, b, block, c, n_);
         }
       }
     });
   }
 
-  // A block of rows at a time: the product into scratch, then the expression over it.
+  // Some rows at a time: the product into scratch, then the expression over it. Few rows would be a waste,
+  // since the BLAS rearranges all of b for every call.
   void multiply_and_go_on(const KernelArguments& arguments, const Matrix& a, const Matrix& b,
-                          std::int64_t batch, std::int64_t row, std::int64_t row_end) const {
-    const auto block = std::clamp<std::int64_t>(128 * 1024 / n_, 1, row_end - row);
-    AlignedBytes scratch(static_cast<std::size_t>(block * n_) * sizeof(T));
+                          std::int64_t batch, const Block& block) const {
+    constexpr std::int64_t elements = 1024 * 1024, long_row = 512;
+    const auto most = std::clamp<std::int64_t>(elements / block.columns, 1, block.rows);
+    const Scratch scratch(most * block.columns * static_cast<std::int64_t>(sizeof(T) / sizeof(float)));
     T* product = reinterpret_cast<T*>(scratch.data());
     TileProgram::Workspace workspace(*program_, arguments.numbers);
-    for (; row < row_end; row += block) {
-      const auto rows = std::min(block, row_end - row);
-      multiply(a, b, row, rows, 0, n_, product, n_);
-      go_on(arguments, workspace, product, (batch * m_ + row) * n_, rows * n_);
+    for (std::int64_t done = 0; done < block.rows; done += most) {
+      const auto rows = std::min(most, block.rows - done);
+      multiply(a, b, {block.row + done, rows, block.column, block.columns}, product, block.columns);
+      const auto first = (batch * m_ + block.row + done) * n_ + block.column;
+      if (block.columns == n_ && n_ < long_row) {
+        go_on(arguments, workspace, product, first, rows * n_);
+      } else {
+        for (std::int64_t r = 0; r < rows; ++r)
+          go_on(arguments, workspace, product + r * block.columns, first + r * n_, block.columns);
+      }
     }
   }
 
@@ -295,7 +311,12 @@ class MatmulKernel final : public Kernel {
         outputs.push_back(static_cast<T*>(arguments.outputs[0]) + batch * m_ * n_);
       }
       if (program_) {
-        parallel_rows(arguments, a, b, batch);
+        multiply_all(
+            arguments, 1,
+            [&](std::int64_t) {
+              return std::pair{a, b};
+            },
+            batch);
         continue;
       }
       const KernelArguments one{arguments.inputs, outputs.data(), arguments.numbers};
@@ -303,16 +324,6 @@ class MatmulKernel final : public Kernel {
       if (convert)
         store_halves(reinterpret_cast<const T*>(c_scratch.data()), batch * m_ * n_, arguments.outputs[0]);
     }
-  }
-
-  void parallel_rows(const KernelArguments& arguments, const Matrix& a, const Matrix& b,
-                     std::int64_t batch) const {
-    const Division division = divide(1);
-    parallel_for(division.row_parts, 1, [&](std::int64_t begin, std::int64_t end) {
-      for (auto part = begin; part < end; ++part)
-        multiply_and_go_on(arguments, a, b, batch, m_ * part / division.row_parts,
-                           m_ * (part + 1) / division.row_parts);
-    });
   }
 
   void store_halves(const T* product, std::int64_t first, void* out) const {

@@ -14,31 +14,67 @@
 #include "base/thread_pool.h"
 #include "cpu/kernels.h"
 #include "cpu/reduction_kernels.h"
+#include "cpu/scratch.h"
 #include "cpu/tile_program.h"
 #include "hearth/error.h"
 
 namespace hearth::cpu {
 namespace {
 
-struct Run {  // of merged axes
-  std::int64_t size = 1;
-  bool reduced = false;
+// How the domain is walked through.
+struct Blocks {
+  struct Loop {
+    std::int64_t size, stride;
+  };
+  bool rows_inside = false;
+  std::int64_t kept = 1, reduced = 1;              // the innermost two runs
+  std::int64_t outer_kept = 1, outer_reduced = 1;  // of the loops together
+  std::vector<Loop> kept_loops, reduced_loops;     // the innermost loop first
+
+  Blocks(const Shape& domain, const Axes& axes) {
+    struct Run {
+      std::int64_t size;
+      bool reduced;
+    };
+    std::vector<Run> runs;
+    for (std::size_t i = 0; i < domain.size(); ++i) {
+      const bool is_reduced = std::find(axes.begin(), axes.end(), static_cast<std::int64_t>(i)) != axes.end();
+      if (domain[i] == 1) continue;
+      if (!runs.empty() && runs.back().reduced == is_reduced)
+        runs.back().size *= domain[i];
+      else
+        runs.push_back({domain[i], is_reduced});
+    }
+    rows_inside = !runs.empty() && runs.back().reduced;
+    for (int k = 0; k < 2 && !runs.empty(); ++k) {
+      (runs.back().reduced ? reduced : kept) = runs.back().size;
+      runs.pop_back();
+    }
+    std::int64_t stride = kept * reduced;
+    for (std::size_t i = runs.size(); i-- > 0;) {
+      (runs[i].reduced ? reduced_loops : kept_loops).push_back({runs[i].size, stride});
+      (runs[i].reduced ? outer_reduced : outer_kept) *= runs[i].size;
+      stride *= runs[i].size;
+    }
+  }
 };
 
 class ReductionKernel final : public Kernel {
  public:
   explicit ReductionKernel(const Step& step)
-      : program_(step.expression, singles(step)),
-        op_(reduction_index(step.op)),
-        output_(step.outputs[0].dtype) {
+      : op_(reduction_index(step.op)),
+        output_(step.outputs[0].dtype),
+        sources_(step.inputs.begin(), step.inputs.end()),
+        blocks_(step.domain, std::get<ReduceAttributes>(step.attributes).axes),
+        program_(step.expression, singles()) {
     const DType element = step.expression.dtype(step.expression.outputs[0]);
     type_ = compute_of(element);
-    for (const auto& input : step.inputs) sources_.emplace_back(input);
     for (std::size_t k = 1; k < step.outputs.size(); ++k)
       extra_sizes_.push_back(dtype_size(step.outputs[k].dtype));
+    row_tiles_ = std::any_of(sources_.begin(), sources_.end(),
+                             [this](const TileSource& source) { return constant_in_rows(source); });
     outputs_ = element_count(step.outputs[0].shape);
     count_ = element_count(step.domain);
-    find_runs(step.domain, std::get<ReduceAttributes>(step.attributes).axes);
     plain_ = step.expression.instructions.empty() && sources_.size() == 1 && sources_[0].dense() &&
              extra_sizes_.empty() && dtype_size(element) == compute_size(type_);
     if (!reduction_kernels().rows[op_][static_cast<int>(type_)])
@@ -48,20 +84,23 @@ class ReductionKernel final : public Kernel {
 
   void run(const KernelArguments& arguments) const override {
     if (outputs_ == 0) return;
-    const auto width = rows_inside_ ? block_kept_ : std::min(block_kept_, program_.tile_length());
-    const auto chunks = rows_inside_ ? row_chunks() : (block_kept_ + width - 1) / width;
-    const auto jobs = outer_kept_ * chunks;
+    const auto width = blocks_.rows_inside
+                           ? blocks_.kept
+                           : std::min(blocks_.kept, plain_ ? plain_width : program_.tile_length());
+    const auto chunks = blocks_.rows_inside ? row_chunks() : (blocks_.kept + width - 1) / width;
+    const auto jobs = blocks_.outer_kept * chunks;
     const auto slices = slice_count(jobs);
-    std::vector<Total> totals(static_cast<std::size_t>(outputs_ * slices));
-    for (auto& total : totals) total = neutral();
+    static_assert(sizeof(Total) == 2 * sizeof(float));
+    const Scratch memory(2 * outputs_ * slices);
+    Total* totals = reinterpret_cast<Total*>(memory.data());
 
     parallel_for(jobs * slices, grain(jobs * slices), [&](std::int64_t begin, std::int64_t end) {
       TileProgram::Workspace workspace(program_, arguments.numbers);
-      AlignedBytes partial(static_cast<std::size_t>(program_.tile_length()) * 8);
+      AlignedBytes partial(blocks_.rows_inside ? 0 : static_cast<std::size_t>(width) * 8);
       for (std::int64_t job = begin; job < end; ++job) {
         const auto slice = job / jobs, outer = job % jobs / chunks, chunk = job % chunks;
-        Total* out = totals.data() + slice * outputs_ + outer * block_kept_;
-        if (rows_inside_)
+        Total* out = totals + slice * outputs_ + outer * blocks_.kept;
+        if (blocks_.rows_inside)
           reduce_rows(arguments, workspace, outer, chunk, slice, slices, out);
         else
           reduce_columns(arguments, workspace, partial.data(), outer, chunk * width, width, slice, slices,
@@ -72,43 +111,20 @@ class ReductionKernel final : public Kernel {
   }
 
  private:
-  static std::vector<bool> singles(const Step& step) {
+  std::vector<bool> singles() const {
     std::vector<bool> result;
-    for (const auto& input : step.inputs) result.push_back(TileSource(input).scalar());
+    for (const auto& source : sources_) result.push_back(source.scalar() || constant_in_rows(source));
     return result;
   }
 
-  void find_runs(const Shape& domain, const Axes& axes) {
-    std::vector<Run> runs;
-    for (std::size_t i = 0; i < domain.size(); ++i) {
-      const bool reduced = std::find(axes.begin(), axes.end(), static_cast<std::int64_t>(i)) != axes.end();
-      if (domain[i] == 1) continue;
-      if (!runs.empty() && runs.back().reduced == reduced)
-        runs.back().size *= domain[i];
-      else
-        runs.push_back({domain[i], reduced});
-    }
-    rows_inside_ = !runs.empty() && runs.back().reduced;
-    // The innermost two runs, one of each kind.
-    for (int k = 0; k < 2 && !runs.empty(); ++k) {
-      (runs.back().reduced ? block_reduced_ : block_kept_) = runs.back().size;
-      runs.pop_back();
-    }
-    std::int64_t stride = block_kept_ * block_reduced_;
-    for (std::size_t i = runs.size(); i-- > 0;) {
-      auto& loop = runs[i].reduced ? reduced_loops_ : kept_loops_;
-      loop.push_back({runs[i].size, stride});
-      (runs[i].reduced ? outer_reduced_ : outer_kept_) *= runs[i].size;
-      stride *= runs[i].size;
-    }
+  // Sources with one element for each row, where rows are long enough to have tiles of their own.
+  bool constant_in_rows(const TileSource& source) const {
+    return blocks_.rows_inside && blocks_.reduced >= 128 && !source.scalar() &&
+           source.constant_along(blocks_.reduced);
   }
 
-  struct Loop {
-    std::int64_t size, stride;
-  };
-
   // Start of the block at a position of the outer loops, the innermost loop first in the list.
-  static std::int64_t offset(const std::vector<Loop>& loops, std::int64_t position) {
+  static std::int64_t offset(const std::vector<Blocks::Loop>& loops, std::int64_t position) {
     std::int64_t result = 0;
     for (const auto& loop : loops) {
       result += position % loop.size * loop.stride;
@@ -118,18 +134,22 @@ class ReductionKernel final : public Kernel {
   }
 
   std::int64_t rows_per_chunk() const {
-    // Chunks of rows with some work in each, a whole number of tiles' worth of short rows.
-    return std::max<std::int64_t>(1, std::max(program_.tile_length(), std::int64_t{16 * 1024}) /
-                                         std::max<std::int64_t>(1, block_reduced_));
+    // Chunks of rows with some work in each, a whole number of tiles' worth of short rows. Where there is
+    // much to read, long ones.
+    const auto elements = plain_ ? std::clamp<std::int64_t>(count_ / 64, 16 * 1024, 256 * 1024)
+                                 : std::max(program_.tile_length(), std::int64_t{16 * 1024});
+    return std::max<std::int64_t>(1, elements / std::max<std::int64_t>(1, blocks_.reduced));
   }
-  std::int64_t row_chunks() const { return (block_kept_ + rows_per_chunk() - 1) / rows_per_chunk(); }
+  std::int64_t row_chunks() const { return (blocks_.kept + rows_per_chunk() - 1) / rows_per_chunk(); }
 
   // Slices of the reduced positions: of the outer loop where there is one, else of the rows or columns of the
   // block.
   std::int64_t slice_count(std::int64_t jobs) const {
     if (jobs == 0 || count_ == 0) return 1;
     const auto wanted = std::min<std::int64_t>(64 / std::max<std::int64_t>(jobs, 1), count_ / (32 * 1024));
-    const auto possible = outer_reduced_ > 1 ? outer_reduced_ : block_reduced_;
+    const auto axis = blocks_.outer_reduced > 1 ? blocks_.outer_reduced : blocks_.reduced;
+    // Enough elements per total that the totals do not count.
+    const auto possible = std::min(axis, count_ / (256 * outputs_));
     return std::clamp<std::int64_t>(std::min(wanted, possible), 1,
                                     std::max<std::int64_t>(1, (1 << 22) / outputs_));
   }
@@ -142,7 +162,10 @@ class ReductionKernel final : public Kernel {
   const void* evaluate(const KernelArguments& arguments, TileProgram::Workspace& workspace,
                        std::int64_t start, std::int64_t n) const {
     for (std::size_t i = 0; i < sources_.size(); ++i)
-      program_.read_input(workspace, i, sources_[i], arguments.inputs[i], start, n);
+      if (constant_in_rows(sources_[i]))
+        program_.set_single(workspace, i, sources_[i].element(arguments.inputs[i], start), n);
+      else
+        program_.read_input(workspace, i, sources_[i], arguments.inputs[i], start, n);
     for (std::size_t k = 0; k < extra_sizes_.size(); ++k)
       program_.set_output(workspace, k + 1, extra(arguments, k, start));
     program_.run(workspace, n);
@@ -165,39 +188,73 @@ class ReductionKernel final : public Kernel {
                    std::int64_t chunk, std::int64_t slice, std::int64_t slices, Total* out) const {
     const auto reduce = reduction_kernels().rows[op_][static_cast<int>(type_)];
     const auto tile = program_.tile_length();
-    const auto first = chunk * rows_per_chunk(), past = std::min(first + rows_per_chunk(), block_kept_);
-    const bool slice_outer = outer_reduced_ > 1;
-    const Range loops = slice_outer ? part(outer_reduced_, slice, slices) : Range{0, outer_reduced_};
-    const Range row = slice_outer ? Range{0, block_reduced_} : part(block_reduced_, slice, slices);
+    const auto first = chunk * rows_per_chunk(), past = std::min(first + rows_per_chunk(), blocks_.kept);
+    const bool slice_outer = blocks_.outer_reduced > 1;
+    const Range loops =
+        slice_outer ? part(blocks_.outer_reduced, slice, slices) : Range{0, blocks_.outer_reduced};
+    const Range row = slice_outer ? Range{0, blocks_.reduced} : part(blocks_.reduced, slice, slices);
     const auto length = row.end - row.begin;
+    std::fill(out + first, out + past, neutral());
     if (length == 0) return;
     const auto element = static_cast<std::int64_t>(compute_size(type_));
     for (auto position = loops.begin; position < loops.end; ++position) {
-      const auto base = offset(kept_loops_, outer) + offset(reduced_loops_, position);
+      const auto base = offset(blocks_.kept_loops, outer) + offset(blocks_.reduced_loops, position);
       if (plain_) {
-        constexpr std::int64_t most = 2048;
-        for (auto r = first; r < past; ++r) {
-          const char* values =
-              static_cast<const char*>(arguments.inputs[0]) + (base + r * block_reduced_) * element;
-          for (auto start = row.begin; start < row.end; start += most)
-            reduce(values + start * element, std::min(most, row.end - start), &out[r]);
-        }
-      } else if (length == block_reduced_ && length < tile) {
+        const char* values = static_cast<const char*>(arguments.inputs[0]) + base * element;
+        if (past - first >= 4)
+          reduce_long_rows(values, first, past, row, out);
+        else
+          for (auto r = first; r < past; ++r)
+            reduce_long_row(values + r * blocks_.reduced * element, row, out[r]);
+      } else if (length == blocks_.reduced && length < tile && !row_tiles_) {
         const auto rows = tile / length;
         for (auto r = first; r < past; r += rows) {
           const auto here = std::min(rows, past - r);
           const char* values = static_cast<const char*>(
-              evaluate(arguments, workspace, base + r * block_reduced_, here * length));
+              evaluate(arguments, workspace, base + r * blocks_.reduced, here * length));
           for (std::int64_t k = 0; k < here; ++k) reduce(values + k * length * element, length, &out[r + k]);
         }
       } else {
         for (auto r = first; r < past; ++r)
           for (auto start = row.begin; start < row.end; start += tile) {
             const auto n = std::min(tile, row.end - start);
-            reduce(evaluate(arguments, workspace, base + r * block_reduced_ + start, n), n, &out[r]);
+            reduce(evaluate(arguments, workspace, base + r * blocks_.reduced + start, n), n, &out[r]);
           }
       }
     }
+  }
+
+  // Memory is read fastest as a few long runs side by side. So rows (or the parts of one row) are taken from
+  // four places in turn, a piece of each at a time.
+  static constexpr std::int64_t streams = 4, piece = 512;
+
+  void reduce_long_rows(const char* values, std::int64_t first, std::int64_t past, Range row,
+                        Total* out) const {
+    const auto reduce = reduction_kernels().rows[op_][static_cast<int>(type_)];
+    const auto element = static_cast<std::int64_t>(compute_size(type_));
+    const auto apart = (past - first) / streams;
+    const auto reduce_piece = [&](std::int64_t r, std::int64_t start) {
+      reduce(values + (r * blocks_.reduced + start) * element, std::min(piece, row.end - start), &out[r]);
+    };
+    for (auto r = first; r < first + apart; ++r)
+      for (auto start = row.begin; start < row.end; start += piece)
+        for (std::int64_t s = 0; s < streams; ++s) reduce_piece(r + s * apart, start);
+    for (auto r = first + streams * apart; r < past; ++r)
+      for (auto start = row.begin; start < row.end; start += piece) reduce_piece(r, start);
+  }
+
+  void reduce_long_row(const char* values, Range row, Total& out) const {
+    const auto reduce = reduction_kernels().rows[op_][static_cast<int>(type_)];
+    const auto element = static_cast<std::int64_t>(compute_size(type_));
+    const auto apart = (row.end - row.begin) / (streams * piece) * piece;
+    Total parts[streams];
+    for (auto& part : parts) part = neutral();
+    for (std::int64_t start = row.begin; start < row.begin + apart; start += piece)
+      for (std::int64_t s = 0; s < streams; ++s)
+        reduce(values + (start + s * apart) * element, piece, &parts[s]);
+    for (auto start = row.begin + streams * apart; start < row.end; start += piece)
+      reduce(values + start * element, std::min(piece, row.end - start), &parts[streams - 1]);
+    for (const auto& part : parts) combine(&out, &part, 1);
   }
 
   void reduce_columns(const KernelArguments& arguments, TileProgram::Workspace& workspace, char* partial,
@@ -205,34 +262,39 @@ class ReductionKernel final : public Kernel {
                       std::int64_t slices, Total* out) const {
     const auto& kernels = reduction_kernels();
     const auto type = static_cast<int>(type_);
-    width = std::min(width, block_kept_ - column);
-    const bool slice_outer = outer_reduced_ > 1;
-    const Range loops = slice_outer ? part(outer_reduced_, slice, slices) : Range{0, outer_reduced_};
-    const Range rows = slice_outer ? Range{0, block_reduced_} : part(block_reduced_, slice, slices);
-    const bool whole = width == block_kept_;  // several rows form one dense tile
+    width = std::min(width, blocks_.kept - column);
+    const bool slice_outer = blocks_.outer_reduced > 1;
+    const Range loops =
+        slice_outer ? part(blocks_.outer_reduced, slice, slices) : Range{0, blocks_.outer_reduced};
+    const Range rows = slice_outer ? Range{0, blocks_.reduced} : part(blocks_.reduced, slice, slices);
+    const bool whole = width == blocks_.kept;  // several rows form one dense tile
     const auto step =
         whole ? std::max<std::int64_t>(1, program_.tile_length() / std::max<std::int64_t>(1, width)) : 1;
+    // Sums and products are moved to wider totals before rounding errors pile up.
+    const bool rounds = op_ < 2;
+    const std::int64_t most_rows = rounds ? 128 : std::numeric_limits<std::int64_t>::max() / 2;
     std::int64_t pending = 0;
     kernels.fill[op_][type](partial, width);
+    std::fill_n(out + column, width, neutral());
     const auto element = static_cast<std::int64_t>(compute_size(type_));
     for (auto position = loops.begin; position < loops.end; ++position) {
-      const auto base = offset(kept_loops_, outer) + offset(reduced_loops_, position) + column;
+      const auto base = offset(blocks_.kept_loops, outer) + offset(blocks_.reduced_loops, position) + column;
       if (plain_) {
-        for (auto r = rows.begin; r < rows.end; r += 64) {
-          const auto here = std::min<std::int64_t>(64, rows.end - r);
+        for (auto r = rows.begin; r < rows.end; r += most_rows) {
+          const auto here = std::min(most_rows, rows.end - r);
           kernels.columns[op_][type](
-              static_cast<const char*>(arguments.inputs[0]) + (base + r * block_kept_) * element, here, width,
-              block_kept_, partial);
+              static_cast<const char*>(arguments.inputs[0]) + (base + r * blocks_.kept) * element, here,
+              width, blocks_.kept, partial);
           kernels.flush[op_][type](partial, width, out + column);
         }
         continue;
       }
       for (auto r = rows.begin; r < rows.end; r += step) {
         const auto here = std::min(step, rows.end - r);
-        const void* values = evaluate(arguments, workspace, base + r * block_kept_, here * width);
+        const void* values = evaluate(arguments, workspace, base + r * blocks_.kept, here * width);
         kernels.columns[op_][type](values, here, width, width, partial);
         pending += here;
-        if (pending >= 64) {
+        if (pending >= most_rows) {
           kernels.flush[op_][type](partial, width, out + column);
           pending = 0;
         }
@@ -256,32 +318,35 @@ class ReductionKernel final : public Kernel {
     return total;
   }
 
-  void store(const std::vector<Total>& totals, std::int64_t slices, void* out) const {
-    for (std::int64_t i = 0; i < outputs_; ++i) {
-      Total total = totals[static_cast<std::size_t>(i)];
-      for (std::int64_t s = 1; s < slices; ++s) {
-        const Total& next = totals[static_cast<std::size_t>(s * outputs_ + i)];
-        if (real())
-          total.real = combine(total.real, next.real);
-        else
-          total.integer = combine(total.integer, next.integer);
-      }
-      store_one(total, i, out);
-    }
+  // The slices' totals are combined in the first one's place.
+  void store(Total* totals, std::int64_t slices, void* out) const {
+    parallel_for(outputs_, std::max<std::int64_t>(1, 16 * 1024 / slices),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   for (std::int64_t s = 1; s < slices; ++s)
+                     combine(totals + begin, totals + s * outputs_ + begin, end - begin);
+                   for (std::int64_t i = begin; i < end; ++i) store_one(totals[i], i, out);
+                 });
   }
 
-  template <typename T>
-  T combine(T a, T b) const {
+  // totals[i] = totals[i] combined with next[i].
+  void combine(Total* totals, const Total* next, std::int64_t n) const {
+    const auto each = [&](auto operation) {
+      if (real())
+        for (std::int64_t i = 0; i < n; ++i) totals[i].real = operation(totals[i].real, next[i].real);
+      else
+        for (std::int64_t i = 0; i < n; ++i)
+          totals[i].integer = operation(totals[i].integer, next[i].integer);
+    };
     switch (op_) {
       case 0:
-        return a + b;
+        return each([](auto a, auto b) { return a + b; });
       case 1:
-        return a * b;
+        return each([](auto a, auto b) { return a * b; });
       case 2:
       case 5:
-        return b > a || b != b ? b : a;
+        return each([](auto a, auto b) { return b > a || b != b ? b : a; });
       default:
-        return b < a || b != b ? b : a;
+        return each([](auto a, auto b) { return b < a || b != b ? b : a; });
     }
   }
 
@@ -313,17 +378,18 @@ class ReductionKernel final : public Kernel {
     }
   }
 
-  TileProgram program_;
+  static constexpr std::int64_t plain_width = 4096;  // columns that are added up together
+
   int op_;
   DType output_;
   Compute type_;
   std::vector<TileSource> sources_;
+  Blocks blocks_;
+  TileProgram program_;
   std::vector<std::size_t> extra_sizes_;
   std::int64_t outputs_ = 0, count_ = 0;
-  bool rows_inside_ = true;
-  bool plain_ = false;  // elements are reduced where they lie
-  std::int64_t block_kept_ = 1, block_reduced_ = 1, outer_kept_ = 1, outer_reduced_ = 1;
-  std::vector<Loop> kept_loops_, reduced_loops_;
+  bool plain_ = false;      // elements are reduced where they lie
+  bool row_tiles_ = false;  // no tile goes over the end of a row
 };
 
 }  // namespace

@@ -84,6 +84,15 @@ void gather_elements(const T* base, const Shape& shape, const Strides& strides, 
 
 }  // namespace
 
+const char* TileSource::element(const void* base, std::int64_t start) const {
+  std::int64_t offset = 0;
+  for (std::size_t i = shape_.size(); i-- > 0;) {
+    offset += start % shape_[i] * strides_[i];
+    start /= shape_[i];
+  }
+  return static_cast<const char*>(base) + offset * static_cast<std::int64_t>(size_);
+}
+
 void TileSource::gather(const void* base, std::int64_t start, std::int64_t n, void* out) const {
   switch (size_) {
     case 1:
@@ -150,72 +159,71 @@ std::vector<TileProgram::Operation> TileProgram::choose_operations(const Express
     for (int a = 0; a < operand_count(source.op); ++a) ++uses[source.operands[a]];
   for (auto value : expression.outputs) uses[value] += 2;
 
-  // The form of a cheap operation that may become the first of a pair, by its result. Pairs run at the
-  // second's place; the first is not moved past an output, which may be written over memory that the first
-  // reads.
-  struct First {
-    std::size_t operation;
-    int form;
-  };
-  std::vector<First> firsts(uses.size(), {0, -1});
-  std::size_t after_last_output = first_result;  // the first result that comes after it
+  // Chains run where their last operation stands. None of their operations is moved past an output, which may
+  // be written over memory that the operation reads.
+  constexpr std::size_t none = ~std::size_t{0};
+  std::vector<std::size_t> chain_of(uses.size(), none);  // the chain that ends with a value
+  std::size_t after_last_output = first_result;          // the first result that comes after it
 
   std::vector<Operation> operations;
   for (std::size_t k = 0; k < expression.instructions.size(); ++k) {
     const auto& source = expression.instructions[k];
     const std::size_t result = first_result + k;
-    Operation operation{
-        function_of(source), result, {0, 0, 0}, operand_count(source.op), {false, false, false}};
-    for (int a = 0; a < operation.count; ++a) operation.operands[a] = source.operands[a];
-    const int op = static_cast<int>(source.op);
+    const int count = operand_count(source.op);
     const int cheap =
         source.operand == DType::f32 && source.result == DType::f32 ? cheap_index(source.op) : -1;
+    Operation operation{function_of(source), result, {}, {}, {}};
+    for (int a = 0; a < count; ++a) operation.operands.push_back(source.operands[a]);
+    operation.single.resize(operation.operands.size(), false);
+    const auto single_operand = [&](int a) {
+      return is_single(operation.operands[static_cast<std::size_t>(a)]);
+    };
 
-    const bool is_output = uses[result] > 1 && std::find(expression.outputs.begin(), expression.outputs.end(),
-                                                         result) != expression.outputs.end();
-    const auto pair = [&] {
-      if (cheap < 0) return false;
-      for (int side = 0; side < operation.count; ++side) {
-        const std::size_t value = operation.operands[side];
-        const First first = firsts[value];
-        if (first.form < 0 || uses[value] != 1 || value < after_last_output) continue;
-        const bool binary = operation.count == 2;
-        const std::size_t other = binary ? operation.operands[1 - side] : 0;
-        const bool number = binary && is_single(other);
-        Operation& earlier = operations[first.operation];
-        Operation merged = earlier;
-        merged.function = kernels.pairs[first.form][second_form(cheap, side == 1, number)];
-        merged.result = result;
-        if (binary) {
-          // The second's other operand is always the third.
-          if (merged.count == 1) merged.operands[1] = merged.operands[0], merged.taken_singly[1] = false;
-          merged.operands[2] = other;
-          merged.taken_singly[2] = number;
-          merged.count = 3;
+    const auto goes_on = [&] {
+      for (int side = 0; cheap >= 0 && side < count; ++side) {
+        const std::size_t value = source.operands[side];
+        const std::size_t chain = chain_of[value];
+        if (chain == none || uses[value] != 1 || value < after_last_output ||
+            operations[chain].codes.size() == longest_chain)
+          continue;
+        const bool number = count == 2 && single_operand(1 - side);
+        Operation longer = std::move(operations[chain]);
+        operations[chain] = {};
+        longer.function = nullptr;
+        longer.result = result;
+        longer.codes.push_back(chain_code(cheap, side == 1, number));
+        if (count == 2) {
+          longer.operands.push_back(source.operands[1 - side]);
+          longer.single.push_back(number);
         }
-        earlier.function = nullptr;
-        operations.push_back(merged);
+        operation = std::move(longer);
         return true;
       }
       return false;
     };
-    const bool paired = pair();
-    if (is_output) after_last_output = result + 1;
-    if (paired) continue;
-
-    auto operands = FirstOperands::runs;
-    if (operation.count == 2 && compute_of(source.operand) == Compute::f32 && kernels.left_number[op]) {
-      const bool left = is_single(operation.operands[0]), right = is_single(operation.operands[1]);
+    if (!goes_on()) {
+      const bool numbers_known = count == 2 && compute_of(source.operand) == Compute::f32 &&
+                                 kernels.left_number[static_cast<int>(source.op)];
+      const bool left = numbers_known && single_operand(0), right = numbers_known && single_operand(1);
       if (left != right) {
-        operands = left ? FirstOperands::left_number : FirstOperands::right_number;
-        operation.function = left ? kernels.left_number[op] : kernels.right_number[op];
-        operation.taken_singly[left ? 0 : 1] = true;
+        operation.function = (left ? kernels.left_number : kernels.right_number)[static_cast<int>(source.op)];
+        operation.single[left ? 0 : 1] = true;
       }
+      if (cheap >= 0) operation.codes.push_back(chain_code(cheap, left && !right, left != right));
     }
-    if (cheap >= 0) firsts[result] = {operations.size(), first_form(cheap, operands)};
-    operations.push_back(operation);
+    if (cheap >= 0) chain_of[result] = operations.size();
+    operations.push_back(std::move(operation));
+    if (uses[result] > 1 &&
+        std::find(expression.outputs.begin(), expression.outputs.end(), result) != expression.outputs.end())
+      after_last_output = result + 1;
   }
-  std::erase_if(operations, [](const Operation& operation) { return !operation.function; });
+  std::erase_if(operations, [](const Operation& operation) { return operation.operands.empty(); });
+  // A chain starts with a run of elements: `number op x` with x.
+  for (auto& operation : operations)
+    if (!operation.function && operation.single[0]) {
+      std::swap(operation.operands[0], operation.operands[1]);
+      std::vector<bool>::swap(operation.single[0], operation.single[1]);
+    }
   return operations;
 }
 
@@ -231,9 +239,9 @@ TileProgram::TileProgram(const Expression& expression, const std::vector<bool>& 
   std::vector<std::size_t> last_use(value_count, 0);
   std::vector<bool> needs_tile(value_count, false);
   for (std::size_t k = 0; k < operations.size(); ++k)
-    for (int a = 0; a < operations[k].count; ++a) {
+    for (std::size_t a = 0; a < operations[k].operands.size(); ++a) {
       last_use[operations[k].operands[a]] = k;
-      if (!operations[k].taken_singly[a]) needs_tile[operations[k].operands[a]] = true;
+      if (!operations[k].single[a]) needs_tile[operations[k].operands[a]] = true;
     }
   for (auto value : expression.outputs) {
     last_use[value] = forever;
@@ -270,10 +278,20 @@ TileProgram::TileProgram(const Expression& expression, const std::vector<bool>& 
   for (std::size_t k = 0; k < operations.size(); ++k) {
     const Operation& operation = operations[k];
     const auto& source = expression.instructions[operation.result - first_result];
-    Instruction instruction{operation.function, 0, 0, 0, 0};
+    Instruction instruction{operation.function, 0, 0, 0, 0, 0, 0};
     instruction.a = registers[operation.operands[0]];
-    if (operation.count > 1) instruction.b = registers[operation.operands[1]];
-    if (operation.count > 2) instruction.c = registers[operation.operands[2]];
+    if (operation.function) {
+      if (operation.operands.size() > 1) instruction.b = registers[operation.operands[1]];
+      if (operation.operands.size() > 2) instruction.c = registers[operation.operands[2]];
+    } else {
+      instruction.first_link = static_cast<std::uint16_t>(links_.size());
+      instruction.links = static_cast<std::uint16_t>(operation.codes.size());
+      std::size_t next = 1;
+      for (int code : operation.codes) {
+        const bool binary = code >= 4 * cheap_unary_count;
+        links_.push_back({code, binary ? registers[operation.operands[next++]] : std::uint16_t{0}});
+      }
+    }
     if (source.op == Op::cast && source.result == DType::bool_) {
       // x != 0, with a zero tile for the right-hand side.
       constants_.push_back({source.operand, new_register(compute_size(compute_of(source.operand)))});
@@ -281,7 +299,7 @@ TileProgram::TileProgram(const Expression& expression, const std::vector<bool>& 
       instruction.b = constants_.back().reg;
     }
 
-    for (int a = 0; a < operation.count; ++a) release(operation.operands[a], k);
+    for (auto operand : operation.operands) release(operand, k);
     const std::size_t size = compute_size(compute_of(source.result));
     auto& list = free_registers[size == 8];
     if (last_use[operation.result] == forever || list.empty()) {
@@ -298,7 +316,7 @@ TileProgram::TileProgram(const Expression& expression, const std::vector<bool>& 
     const auto result = static_cast<int>(source.result);
     const bool saturates = source.op == Op::cast && is_floating(source.operand) && kernels.saturate[result];
     if (const TileFunction narrow = saturates ? kernels.saturate[result] : kernels.narrow[result])
-      instructions_.push_back({narrow, instruction.out, instruction.out, 0, 0});
+      instructions_.push_back({narrow, instruction.out, instruction.out, 0, 0, 0, 0});
   }
 
   for (std::size_t k = 0; k < expression.outputs.size(); ++k) {
@@ -311,12 +329,14 @@ TileProgram::TileProgram(const Expression& expression, const std::vector<bool>& 
     outputs_.push_back({dtype, registers[value], store, !store && value >= first_result && first});
   }
 
-  // As long as the tiles of all registers together fit the first-level cache.
+  // As long as the tiles of all registers together fit the first-level cache; longer where nothing stays
+  // between instructions, since a chain of links is predicted badly at first.
   std::size_t bytes = 0;
   for (const auto& reg : registers_)
     if (!reg.single) bytes += reg.element_size;
-  tile_length_ = 2048;
-  while (tile_length_ > 256 && static_cast<std::size_t>(tile_length_) * bytes > 32 * 1024) tile_length_ /= 2;
+  tile_length_ = instructions_.size() == 1 ? 8192 : 2048;
+  const std::size_t most = instructions_.size() == 1 ? 128 * 1024 : 32 * 1024;
+  while (tile_length_ > 256 && static_cast<std::size_t>(tile_length_) * bytes > most) tile_length_ /= 2;
 }
 
 TileProgram::Workspace::Workspace(const TileProgram& program, const Number* numbers)
@@ -394,6 +414,8 @@ void TileProgram::read_input(Workspace& workspace, std::size_t i, const TileSour
     set_single(workspace, i, base, tile_length_);
   } else if (source.dense()) {
     set_input(workspace, i, source.at(base, start), n);
+  } else if (source.side_by_side(start, n)) {
+    set_input(workspace, i, source.element(base, start), n);
   } else {
     void* raw = workspace.registers_[inputs_[i].raw];
     source.gather(base, start, n, raw);
@@ -407,9 +429,21 @@ void TileProgram::set_output(Workspace& workspace, std::size_t k, void* elements
 
 void TileProgram::run(Workspace& workspace, std::int64_t n) const {
   void* const* registers = workspace.registers_.data();
-  for (const auto& instruction : instructions_)
-    instruction.function(registers[instruction.out], registers[instruction.a], registers[instruction.b],
-                         registers[instruction.c], n);
+  for (const auto& instruction : instructions_) {
+    if (instruction.function) {
+      instruction.function(registers[instruction.out], registers[instruction.a], registers[instruction.b],
+                           registers[instruction.c], n);
+    } else {
+      ChainLink links[longest_chain];
+      for (std::size_t k = 0; k < instruction.links; ++k) {
+        const Link& link = links_[instruction.first_link + k];
+        links[k] = {link.code, static_cast<const float*>(registers[link.operand])};
+      }
+      elementwise_kernels().chain(static_cast<float*>(registers[instruction.out]),
+                                  static_cast<const float*>(registers[instruction.a]), links,
+                                  instruction.links, n);
+    }
+  }
 }
 
 void TileProgram::write_output(Workspace& workspace, std::size_t k, void* elements, std::int64_t n) const {

@@ -35,8 +35,16 @@ class TileSource {
   bool dense() const { return dense_; }
   // The elements repeat after so many; 0 if they do not.
   std::int64_t period() const { return period_; }
+  // True iff elements [k * n, (k + 1) * n) are the same one, for every k.
+  bool constant_along(std::int64_t n) const { return strides_.back() == 0 && shape_.back() % n == 0; }
   const char* at(const void* base, std::int64_t start) const {
     return static_cast<const char*>(base) + start * static_cast<std::int64_t>(size_);
+  }
+  // The same for sources that are not dense.
+  const char* element(const void* base, std::int64_t start) const;
+  // True iff elements [start, start + n) lie side by side.
+  bool side_by_side(std::int64_t start, std::int64_t n) const {
+    return strides_.back() == 1 && start % shape_.back() + n <= shape_.back();
   }
   // Copies elements [start, start + n) to `out`.
   void gather(const void* base, std::int64_t start, std::int64_t n, void* out) const;
@@ -53,8 +61,8 @@ class TileSource {
 // Runs one expression. A program is shared by threads; each has a Workspace of its own.
 //
 // Loops over cheap f32 operations spend their time on loads and stores. So numbers are not spread over tiles
-// where an operation can take them as they are, and two such operations run as one where the first's result
-// goes only to the second. Values do not change by that: every operation rounds as it would alone.
+// where an operation can take them as they are, and a chain of such operations, each result used only by the
+// next, runs as one. Values do not change by that: every operation rounds as it would alone.
 class TileProgram {
  public:
   // `single`: inputs of which each tile sees one element only (set_single, or a scalar source).
@@ -97,15 +105,20 @@ class TileProgram {
  private:
   // What becomes one instruction, or two with the narrowing after it.
   struct Operation {
-    TileFunction function;
-    std::size_t result;  // values of the expression
-    std::size_t operands[3];
-    int count;             // of operands
-    bool taken_singly[3];  // operands whose first element alone is read
+    TileFunction function;  // null: a chain, or part of one
+    std::size_t result;     // values of the expression
+    std::vector<std::size_t> operands;
+    std::vector<bool> single;  // operands whose first element alone is read
+    std::vector<int> codes;  // of a chain: operands[0] is its start, each binary link takes one of the others
   };
   struct Instruction {
-    TileFunction function;
+    TileFunction function;  // null: a chain
     std::uint16_t out, a, b, c;
+    std::uint16_t first_link, links;  // b and c unused
+  };
+  struct Link {
+    int code;
+    std::uint16_t operand;
   };
   struct Register {
     std::size_t element_size;
@@ -136,6 +149,7 @@ class TileProgram {
   std::vector<Constant> constants_;  // the immediates, then zeros
   std::vector<std::size_t> zero_constants_;
   std::vector<Instruction> instructions_;
+  std::vector<Link> links_;
   std::vector<Output> outputs_;
   std::vector<Register> registers_;
   std::int64_t tile_length_ = 1024;

@@ -10,16 +10,19 @@
 
 #include "base/thread_pool.h"
 #include "cpu/dispatch.h"
+#include "cpu/scratch.h"
 
 namespace hearth::cpu {
 namespace {
 
 constexpr std::int64_t grain_elements = 16 * 1024;
 
-template <typename T>
-constexpr std::int64_t block = sizeof(T) == 8 ? 32 : 64;
+// Of the output. Long runs of the input help its prefetching; the output is written in whole lines anyway.
+constexpr std::int64_t block_rows = 512, block_columns = 32;
+// A thread's share of a row of blocks.
+constexpr std::int64_t columns_per_job = 16 * block_columns;
 
-// out[r * block + c] = in[c * stride + r] for r < rows, c < columns.
+// out[r * block_columns + c] = in[c * stride + r] for r < rows, c < columns.
 template <typename T>
 void turn(const T* in, std::int64_t stride, std::int64_t rows, std::int64_t columns, T* out) {
   std::int64_t c = 0;
@@ -42,14 +45,14 @@ void turn(const T* in, std::int64_t stride, std::int64_t rows, std::int64_t colu
                                __builtin_shufflevector(ad_low, be_low, 2, 6, 3, 7),
                                __builtin_shufflevector(ad_high, be_high, 0, 4, 1, 5),
                                __builtin_shufflevector(ad_high, be_high, 2, 6, 3, 7)};
-        for (int k = 0; k < 4; ++k) std::memcpy(out + (r + k) * block<T> + c, &turned[k], sizeof(Four));
+        for (int k = 0; k < 4; ++k) std::memcpy(out + (r + k) * block_columns + c, &turned[k], sizeof(Four));
       }
       for (; r < rows; ++r)
-        for (std::int64_t k = c; k < c + 4; ++k) out[r * block<T> + k] = in[k * stride + r];
+        for (std::int64_t k = c; k < c + 4; ++k) out[r * block_columns + k] = in[k * stride + r];
     }
   }
   for (; c < columns; ++c)
-    for (std::int64_t r = 0; r < rows; ++r) out[r * block<T> + c] = in[c * stride + r];
+    for (std::int64_t r = 0; r < rows; ++r) out[r * block_columns + c] = in[c * stride + r];
 }
 
 template <typename T>
@@ -63,15 +66,18 @@ class TransposeKernel final : public Kernel {
   void run(const KernelArguments& arguments) const override {
     const std::size_t last = shape_.size() - 1;
     const auto rows = shape_[axis_], columns = shape_[last];
-    const auto row_blocks = (rows + block<T> - 1) / block<T>;
+    const auto row_blocks = (rows + block_rows - 1) / block_rows;
+    const auto column_jobs = (columns + columns_per_job - 1) / columns_per_job;
     const auto planes = element_count(shape_) / (rows * columns);
     const T* in = static_cast<const T*>(arguments.inputs[0]);
     T* out = static_cast<T*>(arguments.outputs[0]);
-    const auto grain = std::max<std::int64_t>(1, grain_elements / (block<T> * columns));
-    parallel_for(planes * row_blocks, grain, [&](std::int64_t begin, std::int64_t end) {
-      alignas(64) T buffer[block<T> * block<T>];
+    const auto work = std::min(rows, block_rows) * std::min(columns, columns_per_job);
+    const auto grain = std::max<std::int64_t>(1, grain_elements / work);
+    parallel_for(planes * row_blocks * column_jobs, grain, [&](std::int64_t begin, std::int64_t end) {
+      const Scratch memory(block_rows * block_columns * static_cast<std::int64_t>(sizeof(T)) / 4);
+      T* buffer = reinterpret_cast<T*>(memory.data());
       for (std::int64_t job = begin; job < end; ++job) {
-        std::int64_t plane = job / row_blocks, in_offset = 0, out_offset = 0;
+        std::int64_t plane = job / (row_blocks * column_jobs), in_offset = 0, out_offset = 0;
         for (std::size_t i = last; i-- > 0;) {
           if (i == axis_) continue;
           const auto index = plane % shape_[i];
@@ -79,14 +85,20 @@ class TransposeKernel final : public Kernel {
           in_offset += index * strides_[i];
           out_offset += index * out_strides_[i];
         }
-        const auto first = job % row_blocks * block<T>, here = std::min(block<T>, rows - first);
-        for (std::int64_t c = 0; c < columns; c += block<T>) {
-          const auto width = std::min(block<T>, columns - c);
+        const auto first = job / column_jobs % row_blocks * block_rows,
+                   here = std::min(block_rows, rows - first);
+        const auto from = job % column_jobs * columns_per_job, to = std::min(from + columns_per_job, columns);
+        for (std::int64_t c = from; c < to; c += block_columns) {
+          const auto width = std::min(block_columns, to - c);
           turn(in + in_offset + first + c * strides_[last], strides_[last], here, width, buffer);
           T* target = out + out_offset + first * out_strides_[axis_] + c;
-          for (std::int64_t r = 0; r < here; ++r)
-            std::memcpy(target + r * out_strides_[axis_], buffer + r * block<T>,
-                        static_cast<std::size_t>(width) * sizeof(T));
+          for (std::int64_t r = 0; r < here; ++r, target += out_strides_[axis_]) {
+            const T* row = buffer + r * block_columns;
+            if (width == block_columns)
+              std::memcpy(target, row, block_columns * sizeof(T));  // of known size: no call
+            else
+              std::memcpy(target, row, static_cast<std::size_t>(width) * sizeof(T));
+          }
         }
       }
     });

@@ -177,9 +177,27 @@ void scattering_sums(Context& c) {
   if (c.needs(2)) c.gradients[2] = gather(c.dy, c.attribute<AxisAttributes>().axis, c.input(1));
 }
 
+// Whether a value is another one with its matrices transposed.
+bool is_transpose(const Node& node) {
+  if (node.op != Op::permute) return false;
+  Axes axes = node.attribute<PermuteAttributes>().order;
+  std::swap(axes[axes.size() - 2], axes[axes.size() - 1]);
+  for (std::size_t i = 0; i < axes.size(); ++i)
+    if (axes[i] != static_cast<std::int64_t>(i)) return false;
+  return true;
+}
+
+// The gradient of a transposed operand, such as the weight of a linear layer, is computed as the transpose it
+// will be used as, so that it lies in memory as the operand does.
 void product_of_matrices(Context& c) {
-  if (c.needs(0)) c.gradients[0] = matmul(c.dy, transpose(c.input(1), -2, -1));
-  if (c.needs(1)) c.gradients[1] = matmul(transpose(c.input(0), -2, -1), c.dy);
+  const auto transposed = [](const Tensor& x) { return transpose(x, -2, -1); };
+  const Tensor a = c.input(0), b = c.input(1);
+  if (c.needs(0))
+    c.gradients[0] = is_transpose(*c.node->inputs[0]) ? transposed(matmul(b, transposed(c.dy)))
+                                                      : matmul(c.dy, transposed(b));
+  if (c.needs(1))
+    c.gradients[1] = is_transpose(*c.node->inputs[1]) ? transposed(matmul(transposed(c.dy), a))
+                                                      : matmul(transposed(a), c.dy);
 }
 
 // conv(x, w), conv_input_grad(dy, w) and conv_weight_grad(x, dy) are each other's gradients.

@@ -19,6 +19,17 @@ constexpr int lanes = 16, registers = 32;
 using Vector = __m512;
 inline Vector multiply_add(Vector a, Vector b, Vector c) { return _mm512_fmadd_ps(a, b, c); }
 inline float sum_lanes(Vector v) { return _mm512_reduce_add_ps(v); }
+// Four sums of lanes: the first steps work on all four at once.
+inline void sum_lanes(Vector a, Vector b, Vector c, Vector d, float (&sums)[4]) {
+  const Vector ab = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+  const Vector cd = _mm512_add_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+  const __m512d low = _mm512_unpacklo_pd(_mm512_castps_pd(ab), _mm512_castps_pd(cd));
+  const __m512d high = _mm512_unpackhi_pd(_mm512_castps_pd(ab), _mm512_castps_pd(cd));
+  const Vector all = _mm512_add_ps(_mm512_castpd_ps(low), _mm512_castpd_ps(high));
+  const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(all),
+                                    _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(all), 1)));
+  _mm_storeu_ps(sums, _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1)));
+}
 #elif defined(__AVX2__) && defined(__FMA__)
 constexpr int lanes = 8, registers = 16;
 using Vector = __m256;
@@ -28,16 +39,27 @@ inline float sum_lanes(Vector v) {
   half = _mm_add_ps(half, _mm_movehl_ps(half, half));
   return _mm_cvtss_f32(_mm_add_ss(half, _mm_movehdup_ps(half)));
 }
+inline void sum_lanes(Vector a, Vector b, Vector c, Vector d, float (&sums)[4]) {
+  const Vector all = _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
+  _mm_storeu_ps(sums, _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1)));
+}
 #elif defined(__aarch64__)
 constexpr int lanes = 4, registers = 32;
 using Vector = float32x4_t;
 inline Vector multiply_add(Vector a, Vector b, Vector c) { return vfmaq_f32(c, a, b); }
 inline float sum_lanes(Vector v) { return vaddvq_f32(v); }
+inline void sum_lanes(Vector a, Vector b, Vector c, Vector d, float (&sums)[4]) {
+  vst1q_f32(sums, vpaddq_f32(vpaddq_f32(a, b), vpaddq_f32(c, d)));
+}
 #else
 constexpr int lanes = 4, registers = 16;
 typedef float Vector __attribute__((vector_size(16)));
 inline Vector multiply_add(Vector a, Vector b, Vector c) { return a * b + c; }
 inline float sum_lanes(Vector v) { return (v[0] + v[1]) + (v[2] + v[3]); }
+inline void sum_lanes(Vector a, Vector b, Vector c, Vector d, float (&sums)[4]) {
+  const Vector vectors[4] = {a, b, c, d};
+  for (int i = 0; i < 4; ++i) sums[i] = sum_lanes(vectors[i]);
+}
 #endif
 typedef float Unaligned
     __attribute__((vector_size(lanes * sizeof(float)), aligned(sizeof(float)), may_alias));
@@ -178,10 +200,20 @@ void sum_tile(const GradientSums& s, int64_t first_out, int64_t first_read) {
     }
   }
   float* sums = s.sums + first_out * s.sums_stride + first_read;
+  if constexpr (width == 4) {
 #pragma GCC unroll 8
-  for (int o = 0; o < width; ++o)
+    for (int k = 0; k < count; ++k) {
+      float four[4];
+      sum_lanes(sum[0][k], sum[1][k], sum[2][k], sum[3][k], four);
 #pragma GCC unroll 8
-    for (int k = 0; k < count; ++k) sums[o * s.sums_stride + k] += sum_lanes(sum[o][k]);
+      for (int o = 0; o < width; ++o) sums[o * s.sums_stride + k] += four[o];
+    }
+  } else {
+#pragma GCC unroll 8
+    for (int o = 0; o < width; ++o)
+#pragma GCC unroll 8
+      for (int k = 0; k < count; ++k) sums[o * s.sums_stride + k] += sum_lanes(sum[o][k]);
+  }
 }
 
 template <int width>

@@ -130,71 +130,119 @@ HEARTH_INLINE void run_blocks(TileFunction self, void* out, const void* a, const
 #undef HEARTH_UNARY
 #undef HEARTH_BINARY
 
-// ---- pairs of cheap operations
+// ---- chains of cheap operations
 
-template <int index>
-struct Cheap;
-template <>
-struct Cheap<0> : neg_loop {};
-template <>
-struct Cheap<1> : abs_loop {};
-template <>
-struct Cheap<2> : square_loop {};
-template <>
-struct Cheap<3> : relu_loop {};
-template <>
-struct Cheap<4> : add_loop {};
-template <>
-struct Cheap<5> : sub_loop {};
-template <>
-struct Cheap<6> : mul_loop {};
-template <>
-struct Cheap<7> : maximum_loop {};
-template <>
-struct Cheap<8> : minimum_loop {};
-static_assert(cheap_index(Op::relu) == 3 && cheap_index(Op::add) == 4 && cheap_index(Op::minimum) == 8);
-
-// A form's operation, and its variant: see first_form and second_form.
-constexpr int operation_of(int form) {
-  return form < cheap_unary_count ? form
-                                  : cheap_unary_count + (form - cheap_unary_count) % cheap_binary_count;
+template <typename Operation, bool result_right, bool number, std::size_t packs>
+HEARTH_INLINE void apply_link(Pack<float> (&result)[packs], const float* operand, std::int64_t i) {
+  const Pack<float> one = number ? Pack<float>(*operand) : Pack<float>(0.0f);
+  for (std::size_t k = 0; k < packs; ++k) {
+    const Pack<float> other =
+        number ? one : load<Pack<float>>(operand + i + static_cast<std::int64_t>(k) * block);
+    result[k] = result_right ? Operation::apply(other, result[k]) : Operation::apply(result[k], other);
+  }
 }
-constexpr int variant_of(int form) {
-  return form < cheap_unary_count ? 0 : (form - cheap_unary_count) / cheap_binary_count;
+template <typename Operation, std::size_t packs>
+HEARTH_INLINE void apply_link(Pack<float> (&result)[packs]) {
+  for (std::size_t k = 0; k < packs; ++k) result[k] = Operation::apply(result[k]);
 }
 
-template <int first, int second>
-void pair_tile(void* out, const void* a, const void* b, const void* c, std::int64_t n) {
-  using First = Cheap<operation_of(first)>;
-  using Second = Cheap<operation_of(second)>;
-  constexpr auto operands = static_cast<FirstOperands>(variant_of(first));
-  constexpr bool result_right = variant_of(second) >= 2, number = variant_of(second) % 2 == 1;
-  constexpr Given given_a = operands == FirstOperands::left_number ? Given::one : Given::run;
-  constexpr Given given_b = First::operands == 1                      ? Given::none
-                            : operands == FirstOperands::right_number ? Given::one
-                                                                      : Given::run;
-  constexpr Given given_c = Second::operands == 1 ? Given::none : number ? Given::one : Given::run;
-  run_blocks<given_a, given_b, given_c>(pair_tile<first, second>, out, a, b, c, n,
-                                        [](auto x, auto y, auto z) HEARTH_LAMBDA {
-                                          Pack<float> result;
-                                          if constexpr (First::operands == 1)
-                                            result = First::apply(x);
-                                          else
-                                            result = First::apply(x, y);
-                                          if constexpr (Second::operands == 1)
-                                            return Second::apply(result);
-                                          else if constexpr (result_right)
-                                            return Second::apply(z, result);
-                                          else
-                                            return Second::apply(result, z);
-                                        });
-}
+#define HEARTH_EVERY_LINK(unary, binary)                                                              \
+  unary(neg) unary(abs) unary(square) unary(relu) binary(add) binary(sub) binary(mul) binary(maximum) \
+      binary(minimum)
 
-template <int... form>
-constexpr void fill_pairs(ElementwiseKernels& table, std::integer_sequence<int, form...>) {
-  ((table.pairs[form / second_forms][form % second_forms] =
-        pair_tile<form / second_forms, form % second_forms>),
-   ...);
+// Applies the links to n elements, a multiple of what the packs hold. Every operation jumps straight to the
+// next one (labels as values, an extension that GCC and Clang share): a loop around a switch would jump three
+// times for each.
+template <std::size_t packs>
+void run_chain(float* out, const float* start, const ChainLink* links, std::size_t count, std::int64_t n) {
+  struct Jump {
+    const void* target;
+    const float* operand;
+  };
+  Jump jumps[longest_chain + 1];
+  for (std::size_t k = 0; k < count; ++k) {
+    jumps[k].operand = links[k].operand;
+    switch (links[k].code) {
+#define HEARTH_TARGET(name, label, right, number)        \
+  case chain_code(cheap_index(Op::name), right, number): \
+    jumps[k].target = &&label;                           \
+    break;
+#define HEARTH_UNARY_TARGET(name) HEARTH_TARGET(name, name, false, false)
+#define HEARTH_BINARY_TARGETS(name)                  \
+  HEARTH_TARGET(name, name##_run, false, false)      \
+  HEARTH_TARGET(name, name##_number, false, true)    \
+  HEARTH_TARGET(name, name##_after_run, true, false) \
+  HEARTH_TARGET(name, name##_after_number, true, true)
+      HEARTH_EVERY_LINK(HEARTH_UNARY_TARGET, HEARTH_BINARY_TARGETS)
+#undef HEARTH_TARGET
+#undef HEARTH_UNARY_TARGET
+#undef HEARTH_BINARY_TARGETS
+      default:
+        __builtin_unreachable();
+    }
+  }
+  jumps[count].target = &&last;
+
+  constexpr std::int64_t lanes = static_cast<std::int64_t>(packs) * block;
+  Pack<float> result[packs];
+  std::int64_t i = 0;
+  const Jump* jump;
+first:
+  for (std::size_t k = 0; k < packs; ++k)
+    result[k] = load<Pack<float>>(start + i + static_cast<std::int64_t>(k) * block);
+  jump = jumps;
+  goto * jump->target;
+
+#define HEARTH_UNARY_LINK(name)    \
+  name:                            \
+  apply_link<name##_loop>(result); \
+  ++jump;                          \
+  goto * jump->target;
+#define HEARTH_LINK(name, label, right, number)                     \
+  label:                                                            \
+  apply_link<name##_loop, right, number>(result, jump->operand, i); \
+  ++jump;                                                           \
+  goto * jump->target;
+#define HEARTH_BINARY_LINKS(name)                  \
+  HEARTH_LINK(name, name##_run, false, false)      \
+  HEARTH_LINK(name, name##_number, false, true)    \
+  HEARTH_LINK(name, name##_after_run, true, false) \
+  HEARTH_LINK(name, name##_after_number, true, true)
+  HEARTH_EVERY_LINK(HEARTH_UNARY_LINK, HEARTH_BINARY_LINKS)
+#undef HEARTH_UNARY_LINK
+#undef HEARTH_LINK
+#undef HEARTH_BINARY_LINKS
+
+last:
+  for (std::size_t k = 0; k < packs; ++k) store(out + i + static_cast<std::int64_t>(k) * block, result[k]);
+  i += lanes;
+  if (i < n) goto first;
+}
+#undef HEARTH_EVERY_LINK
+
+void chain(float* out, const float* start, const ChainLink* links, std::size_t count, std::int64_t n) {
+  constexpr std::size_t packs = 4;
+  constexpr std::int64_t several = static_cast<std::int64_t>(packs) * block;
+  const std::int64_t whole = n / several * several;
+  if (whole > 0) run_chain<packs>(out, start, links, count, whole);
+  // The rest block by block, the last one in memory of its own.
+  alignas(64) float copies[longest_chain + 1][block], result[block];
+  ChainLink rest[longest_chain];
+  for (std::int64_t i = whole; i < n; i += block) {
+    const auto bytes = static_cast<std::size_t>(n - i < block ? n - i : block) * sizeof(float);
+    const auto moved = [&](const float* from, std::size_t k) {
+      if (n - i >= block) return from + i;
+      __builtin_memset(copies[k], 0, sizeof copies[k]);
+      __builtin_memcpy(copies[k], from + i, bytes);
+      return static_cast<const float*>(copies[k]);
+    };
+    for (std::size_t k = 0; k < count; ++k) {
+      const bool binary = links[k].code >= 4 * cheap_unary_count, number = links[k].code % 2 == 1;
+      rest[k] = {links[k].code, binary && !number ? moved(links[k].operand, k + 1) : links[k].operand};
+    }
+    run_chain<1>(result, moved(start, 0), rest, count, block);
+    __builtin_memcpy(out + i, result, bytes);
+  }
 }
 
 // ---- tables
@@ -339,7 +387,7 @@ constexpr ElementwiseKernels make_table() {
 #include "hearth/elementwise.inc"
 #undef HEARTH_UNARY
 #undef HEARTH_BINARY
-  fill_pairs(table, std::make_integer_sequence<int, first_forms * second_forms>{});
+  table.chain = chain;
   table.where[0] = where_tile<float>;
   table.where[1] = where_tile<double>;
   table.where[2] = where_tile<std::int32_t>;

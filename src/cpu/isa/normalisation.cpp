@@ -106,6 +106,11 @@ struct Moments {
   HEARTH_INLINE V centred(V x) const {
     return (x - shift) - offset;
   }
+  // The same times scale, in fewer operations.
+  template <typename V>
+  HEARTH_INLINE V normalised(V x) const {
+    return (x - shift) * scale - offset * scale;
+  }
 };
 
 template <typename C>
@@ -141,15 +146,14 @@ void layer_norm(const NormalisationRows& rows) {
     const Moments<C> m = moments(x, n, epsilon);
     if (bias) {
       map(out, n, [=]<typename V>(std::int64_t i) HEARTH_LAMBDA {
-        return m.centred(load<V>(x + i)) * m.scale * load<V>(weight + i) + load<V>(bias + i);
+        return m.normalised(load<V>(x + i)) * load<V>(weight + i) + load<V>(bias + i);
       });
     } else if (weight) {
       map(out, n, [=]<typename V>(std::int64_t i) HEARTH_LAMBDA {
-        return m.centred(load<V>(x + i)) * m.scale * load<V>(weight + i);
+        return m.normalised(load<V>(x + i)) * load<V>(weight + i);
       });
     } else {
-      map(out, n,
-          [=]<typename V>(std::int64_t i) HEARTH_LAMBDA { return m.centred(load<V>(x + i)) * m.scale; });
+      map(out, n, [=]<typename V>(std::int64_t i) HEARTH_LAMBDA { return m.normalised(load<V>(x + i)); });
     }
   });
 }

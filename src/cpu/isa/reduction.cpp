@@ -1,5 +1,5 @@
 // Reduction loops, vectorised by hand: the compiler may not reorder floating-point sums, we may.
-#include "cpu/isa/math.h"
+#include "cpu/isa/rows.h"
 #include "cpu/reduction_kernels.h"
 
 namespace hearth::cpu::HEARTH_ISA {
@@ -105,17 +105,18 @@ void reduce_row(const void* data, std::int64_t n, Total* total) {
     }
     all = combine_packs<R, T>(all, combine_packs<R, T>(first, second));
   }
-  P rest(R::template neutral<T>());
-  for (; i + lanes <= n; i += lanes) rest = combine_packs<R, T>(rest, load<P>(x + i));
-  T padded[lanes];
-  for (std::int64_t k = 0; k < lanes; ++k) padded[k] = i + k < n ? x[i + k] : R::template neutral<T>();
-  if (i < n) rest = combine_packs<R, T>(rest, load<P>(padded));
-  all = combine_packs<R, T>(all, rest);
-  store(padded, all);
-  for (std::int64_t half = lanes / 2; half > 0; half /= 2)
-    for (std::int64_t k = 0; k < half; ++k) padded[k] = R::template combine<T>(padded[k], padded[k + half]);
+  if (i < n) {
+    P rest(R::template neutral<T>());
+    for (; i + lanes <= n; i += lanes) rest = combine_packs<R, T>(rest, load<P>(x + i));
+    if (i < n) {
+      T padded[lanes];
+      for (std::int64_t k = 0; k < lanes; ++k) padded[k] = i + k < n ? x[i + k] : R::template neutral<T>();
+      rest = combine_packs<R, T>(rest, load<P>(padded));
+    }
+    all = combine_packs<R, T>(all, rest);
+  }
   Wide<T>& sum = in<Wide<T>>(*total);
-  sum = R::template combine<Wide<T>>(sum, static_cast<Wide<T>>(padded[0]));
+  sum = R::template combine<Wide<T>>(sum, static_cast<Wide<T>>(combine_lanes<T>(all, R{})));
 }
 
 // Products of integers need all 64 bits from the start; so do long sums of i32.
@@ -127,7 +128,9 @@ void reduce_row_wide(const void* data, std::int64_t n, Total* total) {
   in<Wide<T>>(*total) = rest;
 }
 
-// Eight rows at a time, so that partial results are loaded and stored once for eight loads of elements.
+// Four rows at a time, so that partial results are loaded and stored once for four loads of elements. The
+// four lie a quarter of the rows apart: each is the beginning of a long run that the machine's prefetchers
+// can follow, where four neighbours would all break off at their ends.
 template <typename R, typename T, typename P>
 void reduce_columns(const void* data, std::int64_t rows, std::int64_t width, std::int64_t stride,
                     void* partial) {
@@ -135,23 +138,22 @@ void reduce_columns(const void* data, std::int64_t rows, std::int64_t width, std
   P* p = static_cast<P*>(partial);
   if constexpr (std::is_same_v<T, P>) {
     using V = Pack<T>;
-    for (; rows >= 8; rows -= 8, x += 8 * stride) {
+    const std::int64_t quarter = rows / 4, apart = quarter * stride;
+    for (std::int64_t r = 0; r < quarter; ++r, x += stride) {
       std::int64_t j = 0;
       for (; j + pack_lanes<T> <= width; j += pack_lanes<T>) {
-        const auto two = [&](int row) HEARTH_LAMBDA {
-          return combine_packs<R, T>(load<V>(x + j + row * stride), load<V>(x + j + (row + 1) * stride));
-        };
-        const V low = combine_packs<R, T>(two(0), two(2)), high = combine_packs<R, T>(two(4), two(6));
+        const V low = combine_packs<R, T>(load<V>(x + j), load<V>(x + j + apart));
+        const V high = combine_packs<R, T>(load<V>(x + j + 2 * apart), load<V>(x + j + 3 * apart));
         store(p + j, combine_packs<R, T>(load<V>(p + j), combine_packs<R, T>(low, high)));
       }
       for (; j < width; ++j) {
-        const auto two = [&](int row) HEARTH_LAMBDA {
-          return R::template combine<T>(x[j + row * stride], x[j + (row + 1) * stride]);
-        };
-        const T low = R::template combine<T>(two(0), two(2)), high = R::template combine<T>(two(4), two(6));
+        const T low = R::template combine<T>(x[j], x[j + apart]);
+        const T high = R::template combine<T>(x[j + 2 * apart], x[j + 3 * apart]);
         p[j] = R::template combine<T>(p[j], R::template combine<T>(low, high));
       }
     }
+    x += 3 * apart;
+    rows -= 4 * quarter;
   }
   for (std::int64_t r = 0; r < rows; ++r, x += stride) {
 #pragma GCC ivdep

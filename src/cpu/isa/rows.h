@@ -73,19 +73,28 @@ HEARTH_INLINE T reduce(std::int64_t n, Operation operation, const Term& term) {
   return total;
 }
 
-// Two sums in one pass: `term.operator()<V>(i, first, second)` adds the terms from i on to the sums.
+// Two sums in one pass: `term(i, first, second)` adds the terms from i on to the sums.
 template <typename T>
 struct TwoSums {
   T first, second;
 };
 template <typename T, typename Term>
 HEARTH_INLINE TwoSums<T> two_sums(std::int64_t n, const Term& term) {
-  Pack<T> first(T(0)), second(T(0));
+  constexpr std::int64_t lanes = pack_lanes<T>;
+  Pack<T> first(T(0)), second(T(0)), first_odd(T(0)), second_odd(T(0));
   std::int64_t i = 0;
-  for (; i + pack_lanes<T> <= n; i += pack_lanes<T>) term(i, first, second);
+  for (; i + 2 * lanes <= n; i += 2 * lanes) {
+    term(i, first, second);
+    term(i + lanes, first_odd, second_odd);
+  }
+  if (i + lanes <= n) {
+    term(i, first, second);
+    i += lanes;
+  }
   T first_rest(0), second_rest(0);
   for (; i < n; ++i) term(i, first_rest, second_rest);
-  return {combine_lanes<T>(first, Plus{}) + first_rest, combine_lanes<T>(second, Plus{}) + second_rest};
+  return {combine_lanes<T>(first + first_odd, Plus{}) + first_rest,
+          combine_lanes<T>(second + second_odd, Plus{}) + second_rest};
 }
 
 // out(i) = term(i) for i in [0, n), as above.

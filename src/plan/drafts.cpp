@@ -1,0 +1,296 @@
+// From a graph to steps.
+//
+//   1. Common subexpressions: nodes with the same operation on the same inputs become one.
+//   2. Fusion: nodes are grouped into steps (fusion.h).
+//   3. Layouts: each value is dense memory of its own (a root) or a view of another value's; a reshape that
+//      no strides can express becomes a copy.
+//   4. Steps: groups become expressions with inputs and outputs.
+#include "plan/drafts.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+
+#include "plan/fusion.h"
+
+namespace hearth {
+namespace {
+
+class Drafter {
+ public:
+  Drafter(const LinearGraph& graph, const Backend& backend, const PlanOptions& options)
+      : graph_(graph), backend_(backend), options_(options) {}
+
+  Drafts run() {
+    merge_common();
+    grouping_ = group_nodes(graph_, drafts_.canonical, backend_, options_.fuse);
+    lay_out();
+    make_steps();
+    return std::move(drafts_);
+  }
+
+ private:
+  const Node& at(std::uint32_t node) const { return *graph_.nodes[node]; }
+  std::uint32_t size() const { return static_cast<std::uint32_t>(graph_.nodes.size()); }
+  bool alive(std::uint32_t node) const { return drafts_.canonical[node] == node && grouping_.uses[node] > 0; }
+
+  void merge_common() {
+    drafts_.canonical.resize(size());
+    std::unordered_map<Hash128, std::uint32_t, Hash128Hasher> seen;
+    if (options_.eliminate_common) seen.reserve(size());
+    for (std::uint32_t node = 0; node < size(); ++node) {
+      drafts_.canonical[node] = node;
+      const auto kind = op_kind(graph_.ops[node]);
+      if (!options_.eliminate_common || kind == OpKind::leaf || kind == OpKind::random) continue;
+      Hasher hasher;
+      hasher.add(static_cast<std::uint64_t>(graph_.ops[node]));
+      hasher.add(static_cast<std::uint64_t>(at(node).dtype));
+      hasher.add(at(node).shape);
+      if (at(node).attributes) hash_attributes(hasher, *at(node).attributes);
+      for (auto input : graph_.inputs_of(node)) hasher.add(drafts_.canonical[input]);
+      const auto [it, is_new] = seen.emplace(hasher.finish(), node);
+      if (!is_new) {
+        drafts_.canonical[node] = it->second;
+        ++drafts_.merged;
+      }
+    }
+  }
+
+  void lay_out() {
+    drafts_.values.resize(size());
+    needs_fill_.assign(size(), false);
+    copies_.resize(size());
+    std::vector<bool> requested(size(), false);
+    for (auto output : graph_.outputs) requested[drafts_.canonical[output]] = true;
+    for (auto output : graph_.outputs)
+      if (graph_.ops[drafts_.canonical[output]] == Op::constant)
+        needs_fill_[drafts_.canonical[output]] = true;
+    for (std::uint32_t node = 0; node < size(); ++node) {
+      if (!alive(node)) continue;
+      const auto op = graph_.ops[node];
+      Value& value = drafts_.values[node];
+      value.root = node;
+      if (op == Op::value) {
+        value.layout.strides = at(node).storage.strides;
+        continue;
+      }
+      if (!is_elementwise(op))
+        for (auto input : graph_.inputs_of(node))
+          if (graph_.ops[drafts_.canonical[input]] == Op::constant)
+            needs_fill_[drafts_.canonical[input]] = true;
+      if (op_kind(op) == OpKind::view) {
+        const auto input = drafts_.canonical[graph_.inputs_of(node)[0]];
+        auto layout = view_layout(at(node), at(input).shape, drafts_.values[input].layout);
+        if (layout && !(requested[node] && repeats(at(node).shape, layout->strides))) {
+          value.root = drafts_.values[input].root;
+          value.layout = std::move(*layout);
+          continue;
+        }
+        add_copy(node, input, layout);
+      }
+      value.layout.strides = contiguous_strides(at(node).shape);
+    }
+  }
+
+  // True iff several elements of the shape are the same in memory.
+  static bool repeats(const Shape& shape, const Strides& strides) {
+    for (std::size_t i = 0; i < shape.size(); ++i)
+      if (shape[i] > 1 && strides[i] == 0) return true;
+    return false;
+  }
+
+  // A view that must become memory of its own: a reshape that no strides can show, or a result with repeated
+  // elements, which users would find more surprising than a copy.
+  void add_copy(std::uint32_t node, std::uint32_t input, const std::optional<ViewLayout>& layout) {
+    const Value& source = drafts_.values[input];
+    DraftStep draft;
+    draft.step.op = Op::copy;
+    draft.step.expression.inputs = {at(node).dtype};
+    draft.step.expression.outputs = {0};
+    // Without a layout: in row-major order the elements of the input are those of the result.
+    draft.step.domain = layout ? at(node).shape : at(input).shape;
+    draft.step.inputs = {
+        {at(node).dtype, draft.step.domain, layout ? layout->strides : source.layout.strides}};
+    draft.step.outputs = {{at(node).dtype, draft.step.domain, contiguous_strides(draft.step.domain)}};
+    draft.inputs = {{source.root, layout ? layout->offset : source.layout.offset}};
+    draft.outputs = {node};
+    copies_[node] = std::make_unique<DraftStep>(std::move(draft));
+    ++drafts_.copies;
+  }
+
+  Source source_of(std::uint32_t node) const {
+    return {drafts_.values[node].root, drafts_.values[node].layout.offset};
+  }
+  Layout layout_of(std::uint32_t node) const {
+    return {at(node).dtype, at(node).shape, drafts_.values[node].layout.strides};
+  }
+  Layout layout_over(std::uint32_t node, const Shape& domain) const {
+    return {at(node).dtype, domain,
+            broadcast_strides(at(node).shape, drafts_.values[node].layout.strides, domain)};
+  }
+  Layout dense(std::uint32_t node) const {
+    return {at(node).dtype, at(node).shape, contiguous_strides(at(node).shape)};
+  }
+
+  void make_steps() {
+    for (std::uint32_t node = 0; node < size(); ++node) {
+      if (!alive(node)) continue;
+      if (needs_fill_[node]) add_fill(node);
+      if (copies_[node]) drafts_.steps.push_back(std::move(*copies_[node]));
+      const auto group = grouping_.group_of[node];
+      if (group >= 0 && grouping_.groups[static_cast<std::size_t>(group)].last == node)
+        add_group(grouping_.groups[static_cast<std::size_t>(group)]);
+    }
+  }
+
+  void add_fill(std::uint32_t constant) {
+    DraftStep draft;
+    draft.step.op = Op::copy;
+    draft.step.domain = at(constant).shape;
+    draft.step.expression.immediates = {at(constant).dtype};
+    draft.step.expression.outputs = {0};
+    draft.numbers = {{constant, false}};
+    draft.outputs = {constant};
+    draft.step.outputs = {dense(constant)};
+    drafts_.steps.push_back(std::move(draft));
+  }
+
+  void add_group(const Group& group) {
+    DraftStep draft;
+    if (group.anchor >= 0) add_anchor(draft, static_cast<std::uint32_t>(group.anchor), group.members.empty());
+    if (!group.members.empty() || group.reduction >= 0) add_expression(draft, group);
+    draft.nodes =
+        static_cast<std::uint32_t>(group.members.size()) + (group.anchor >= 0) + (group.reduction >= 0);
+    if (draft.nodes > 1) drafts_.fused_nodes += draft.nodes;
+    drafts_.steps.push_back(std::move(draft));
+  }
+
+  void add_anchor(DraftStep& draft, std::uint32_t node, bool alone) {
+    draft.step.op = graph_.ops[node];
+    draft.step.domain = at(node).shape;
+    if (at(node).attributes) draft.step.attributes = *at(node).attributes;
+    if (op_kind(draft.step.op) == OpKind::random) draft.numbers.push_back({node, false});
+    for (auto edge : graph_.inputs_of(node)) {
+      const auto input = drafts_.canonical[edge];
+      draft.inputs.push_back(source_of(input));
+      draft.step.inputs.push_back(layout_of(input));
+    }
+    if (alone) {
+      draft.outputs.push_back(node);
+      draft.step.outputs.push_back(dense(node));
+      if (draft.step.op == Op::copy) {
+        draft.step.expression.inputs = {draft.step.inputs[0].dtype};
+        draft.step.expression.outputs = {0};
+      }
+    }
+  }
+
+  void add_expression(DraftStep& draft, const Group& group) {
+    Expression& expression = draft.step.expression;
+    const auto reduced =
+        group.reduction < 0
+            ? no_node
+            : drafts_.canonical[graph_.inputs_of(static_cast<std::uint32_t>(group.reduction))[0]];
+    const Shape domain = at(group.members.empty() ? reduced : group.members[0]).shape;
+    draft.step.domain = domain;
+
+    // Number the values: inputs, immediates, members. `operand_uses` counts uses inside the group.
+    numbering_.clear();
+    operand_uses_.clear();
+    std::vector<std::uint32_t> inputs, numbers, reciprocals;
+    const auto is_member = [&](std::uint32_t node) {
+      return grouping_.group_of[node] >= 0 &&
+             &grouping_.groups[static_cast<std::size_t>(grouping_.group_of[node])] == &group;
+    };
+    const auto add_operand = [&](std::uint32_t node, bool reciprocal) {
+      ++operand_uses_[node];
+      if (is_member(node) && node != static_cast<std::uint32_t>(group.anchor)) return;
+      auto& list = reciprocal ? reciprocals : graph_.ops[node] == Op::constant ? numbers : inputs;
+      if (std::find(list.begin(), list.end(), node) == list.end()) list.push_back(node);
+    };
+    if (group.anchor >= 0) inputs.push_back(static_cast<std::uint32_t>(group.anchor));
+    for (auto member : group.members)
+      for (auto edge : graph_.inputs_of(member))
+        add_operand(drafts_.canonical[edge], divides_by_number(member, edge));
+    if (reduced != no_node) add_operand(reduced, false);
+
+    for (auto node : inputs) {
+      numbering_[node] = static_cast<std::uint16_t>(numbering_.size());
+      expression.inputs.push_back(at(node).dtype);
+      if (static_cast<std::int64_t>(node) == group.anchor) continue;
+      draft.inputs.push_back(source_of(node));
+      draft.step.inputs.push_back(layout_over(node, domain));
+    }
+    for (auto node : numbers) {
+      numbering_[node] = static_cast<std::uint16_t>(numbering_.size());
+      expression.immediates.push_back(at(node).dtype);
+      draft.numbers.push_back({node, false});
+    }
+    std::unordered_map<std::uint32_t, std::uint16_t> reciprocal_numbering;
+    for (auto node : reciprocals) {
+      reciprocal_numbering[node] = static_cast<std::uint16_t>(expression.first_result());
+      expression.immediates.push_back(at(node).dtype);
+      draft.numbers.push_back({node, true});
+    }
+    auto next = static_cast<std::uint16_t>(expression.first_result());
+    for (auto member : group.members) {
+      const auto edges = graph_.inputs_of(member);
+      Expression::Instruction instruction{graph_.ops[member], at(edges.back()).dtype, at(member).dtype, {}};
+      for (std::size_t i = 0; i < edges.size(); ++i) {
+        const auto operand = drafts_.canonical[edges[i]];
+        if (i == 1 && divides_by_number(member, edges[i])) {
+          instruction.op = Op::mul;
+          instruction.operands[i] = reciprocal_numbering.at(operand);
+          ++drafts_.divisions;
+        } else {
+          instruction.operands[i] = numbering_.at(operand);
+        }
+      }
+      numbering_[member] = next++;
+      expression.instructions.push_back(instruction);
+    }
+
+    if (reduced != no_node) {
+      const auto reduction = static_cast<std::uint32_t>(group.reduction);
+      draft.step.op = graph_.ops[reduction];
+      draft.step.attributes = *at(reduction).attributes;
+      expression.outputs.push_back(numbering_.at(reduced));
+      draft.outputs.push_back(reduction);
+      draft.step.outputs.push_back(dense(reduction));
+    } else if (group.anchor < 0) {
+      draft.step.op = Op::copy;
+    }
+    for (auto member : group.members) {
+      if (grouping_.uses[member] == operand_uses_[member]) continue;
+      expression.outputs.push_back(numbering_.at(member));
+      draft.outputs.push_back(member);
+      draft.step.outputs.push_back(dense(member));
+    }
+  }
+
+  // Whether `edge` is the number by which a division may be replaced with a multiplication.
+  bool divides_by_number(std::uint32_t member, std::uint32_t edge) const {
+    return options_.multiply_by_reciprocals && graph_.ops[member] == Op::div &&
+           graph_.ops[drafts_.canonical[edge]] == Op::constant && graph_.inputs_of(member)[1] == edge &&
+           graph_.inputs_of(member)[0] != edge;
+  }
+
+  const LinearGraph& graph_;
+  const Backend& backend_;
+  const PlanOptions options_;
+  Drafts drafts_;
+  Grouping grouping_;
+  std::vector<bool> needs_fill_;
+  std::vector<std::unique_ptr<DraftStep>> copies_;  // per node
+  std::unordered_map<std::uint32_t, std::uint16_t> numbering_;
+  std::unordered_map<std::uint32_t, std::uint32_t> operand_uses_;
+};
+
+}  // namespace
+
+Drafts draft_steps(const LinearGraph& graph, const Backend& backend, const PlanOptions& options) {
+  return Drafter(graph, backend, options).run();
+}
+
+}  // namespace hearth

@@ -1,0 +1,45 @@
+// The steps of a graph before they have memory: what is computed together, from what, in which layout.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "device/step.h"
+#include "plan/linear_graph.h"
+#include "plan/plan.h"
+#include "plan/views.h"
+
+namespace hearth {
+
+inline constexpr std::uint32_t no_node = ~0u;
+
+// A value: which root's memory it shows, and how. A root is a node with dense memory of its own, or a leaf.
+struct Value {
+  std::uint32_t root = no_node;
+  ViewLayout layout;
+};
+
+// Memory a step reads: from an element of a root on.
+struct Source {
+  std::uint32_t root = no_node;
+  std::int64_t offset = 0;
+};
+
+struct DraftStep {
+  Step step;
+  std::vector<Source> inputs;
+  std::vector<std::uint32_t> outputs;  // nodes, roots of their own
+  std::vector<PlannedNumber> numbers;
+  std::uint32_t nodes = 1;
+};
+
+struct Drafts {
+  std::vector<std::uint32_t> canonical;  // per node: the one that stands for it and all that are equal to it
+  std::vector<Value> values;             // per canonical node
+  std::vector<DraftStep> steps;          // in the order in which they run
+  std::size_t merged = 0, fused_nodes = 0, copies = 0, divisions = 0;  // for explain()
+};
+
+Drafts draft_steps(const LinearGraph& graph, const Backend& backend, const PlanOptions& options);
+
+}  // namespace hearth
