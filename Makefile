@@ -1,39 +1,47 @@
 # The commands a user or a contributor types. Everything is built by CMake; see CMakePresets.json.
 JOBS ?= $(shell nproc)
 .DEFAULT_GOAL := build
-.PHONY: setup build run test test-asan test-tsan bench lint format clean
+.PHONY: setup configure build run emu test test-asan test-tsan bench lint format clean
 
 setup:
 	@scripts/setup.sh
 
-build: setup  ## the library and build/bin/hearth
+configure: setup
 	@cmake --preset release -DCMAKE_MESSAGE_LOG_LEVEL=WARNING
-	@cmake --build build -j $(JOBS)
+
+build: configure  ## the library and build/bin/hearth
+	@cmake --build build -j $(JOBS) --target hearth_command
+
+emu: configure  ## the emulated AMD GPU and build/bin/hipemu
+	@cmake --build build -j $(JOBS) --target hipemu amdhip64 hiprtc
 
 run: build  ## the main job
 	@build/bin/hearth demo
 
-test: build  ## all tests
+test: configure  ## all tests
+	@cmake --build build -j $(JOBS)
 	@ctest --test-dir build --output-on-failure -j $(JOBS)
 
-test-asan: setup  ## all tests under AddressSanitizer and UndefinedBehaviorSanitizer
+test-asan: setup  ## all tests but the slow ones under AddressSanitizer and UndefinedBehaviorSanitizer
 	@cmake --preset asan -DCMAKE_MESSAGE_LOG_LEVEL=WARNING
 	@cmake --build build-asan -j $(JOBS)
-	@ctest --test-dir build-asan --output-on-failure -j $(JOBS)
+	@ctest --test-dir build-asan --output-on-failure -j $(JOBS) -LE slow
 
 test-tsan: setup  ## the concurrent tests under ThreadSanitizer
 	@cmake --preset tsan -DCMAKE_MESSAGE_LOG_LEVEL=WARNING
-	@cmake --build build-tsan -j $(JOBS)
+	@cmake --build build-tsan -j $(JOBS) --target concurrency_tests
 	@ctest --test-dir build-tsan --output-on-failure -j $(JOBS) -L concurrency
 
-bench: build  ## timings, as ratios to peers in the same run; writes build/bench.json
+bench: configure  ## timings, as ratios to peers in the same run; writes build/bench.json and build/bench-emu.json
+	@cmake --build build -j $(JOBS) --target hearth-bench hipemu-bench
 	@build/bin/hearth-bench --json build/bench.json --markdown build/bench.md
+	@build/bin/hipemu-bench --json build/bench-emu.json
 
 lint:  ## formatting and static checks
 	@scripts/lint.sh
 
 format:
-	@git ls-files '*.h' '*.cpp' '*.inc' | xargs clang-format -i
+	@git ls-files '*.h' '*.cpp' | xargs clang-format -i
 
 clean:
 	@rm -rf build build-asan build-tsan build-debug

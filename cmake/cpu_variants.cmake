@@ -11,7 +11,8 @@ function(hearth_add_isa name)
   target_include_directories(hearth_isa_${name} PRIVATE include src)
   # -fwrapv: integer tensors wrap around. No errno and no trapping, so that loops over maths vectorise. -Wno-psabi:
   # vectors wider than the variant's registers are passed only between inlined functions.
-  target_compile_options(hearth_isa_${name} PRIVATE ${ARGN} -O3 -fwrapv -fno-math-errno -fno-trapping-math
+  target_compile_options(hearth_isa_${name} PRIVATE ${ARGN} $<IF:$<CONFIG:Sanitize>,-O1,-O3> -fwrapv -fno-math-errno
+                                                    -fno-trapping-math
                                                     -fno-semantic-interposition -Wno-psabi)
   target_compile_definitions(hearth_isa_${name} PRIVATE HEARTH_ISA=${name})
   target_sources(hearth PRIVATE $<TARGET_OBJECTS:hearth_isa_${name}>)

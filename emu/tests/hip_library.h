@@ -164,7 +164,9 @@ inline ChildResult run_child(const std::string& filter, const std::vector<std::s
   const ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
   path[length > 0 ? length : 0] = 0;
   pid_t child = 0;
-  if (posix_spawn(&child, path, &actions, nullptr, argv, variables.data()) != 0) return result;
+  const int failure = posix_spawn(&child, path, &actions, nullptr, argv, variables.data());
+  posix_spawn_file_actions_destroy(&actions);
+  if (failure != 0) return result;
   close(ends[1]);
   char buffer[4096];
   for (ssize_t size; (size = read(ends[0], buffer, sizeof buffer)) > 0;) result.output.append(buffer, size);

@@ -105,6 +105,7 @@ TEST_F(HipStream, TheNullStreamWaitsForBlockingStreamsOnly) {
   EXPECT_EQ(result, 0x02020202);
   opener.join();
   gate.release();
+  EXPECT_HIP(hipStreamSynchronize(free_running)) << "the gate is in use until then";
 }
 
 TEST_F(HipStream, BlockingStreamsWaitForTheNullStream) {

@@ -7,7 +7,8 @@
 namespace {
 
 __attribute__((constructor)) void require_instruction_sets() {
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2")) return;
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2"))
+    return;
   std::fputs("hipemu: this processor lacks AVX2, FMA or BMI2, which the emulator is compiled for\n", stderr);
   std::_Exit(1);
 }

@@ -2,6 +2,7 @@
 #include "exec/initial_state.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 
 #include "exec/apertures.h"
@@ -124,7 +125,7 @@ void begin_workgroup(Workgroup& group, Dispatch& dispatch, uint64_t linear_id) {
   group.lds_size = dispatch.lds_size;
   if (group.lds_storage.size() < dispatch.lds_size) group.lds_storage.resize(dispatch.lds_size);
   group.lds = group.lds_storage.data();
-  if (dispatch.checks.any()) std::memset(group.lds, 0xba, dispatch.lds_size);
+  if (dispatch.checks.any()) std::fill_n(group.lds, dispatch.lds_size, std::byte{0xba});
   group.lds_shadow.begin(dispatch.lds_size, dispatch.checks, dispatch.serial);
 
   const uint32_t threads = launch.block[0] * launch.block[1] * launch.block[2];

@@ -45,6 +45,12 @@ LoadedModule::LoadedModule(std::span<const std::byte> image, Device& device, con
   std::string name = "code of " + origin;
   const char* separator = ", variables ";
   for (const GlobalVariable& variable : code_->variables()) {
+    // Of the compiler's and the headers' making.
+    if (variable.name.starts_with("__hip") || variable.name.find("__HIP_") != std::string::npos) continue;
+    if (name.size() > 200) {
+      name += " and others";
+      break;
+    }
     name += separator + variable.name;
     separator = ", ";
   }

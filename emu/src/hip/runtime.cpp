@@ -97,13 +97,13 @@ struct ExitState {
   std::atomic<bool> shutting_down{false};
   std::mutex mutex;
   std::condition_variable changed;
-  int active = 0;
+  int workers = 0;
 };
 ExitState& exit_state() {
   static auto& state = *new ExitState;
   return state;
 }
-thread_local bool inside_work = false;
+thread_local bool on_worker = false;
 
 // Runs before the destructors of anything that was made before the first stream got its thread. What is
 // queued is dropped, as on a GPU whose process ends. What runs gets a moment to finish: it uses memory that
@@ -113,8 +113,12 @@ void at_exit(int status, void*) {
   if (state.shutting_down.exchange(true)) return;
   stop_all_streams();
   std::unique_lock lock(state.mutex);
-  const int mine = inside_work ? 1 : 0;
-  if (state.changed.wait_for(lock, std::chrono::seconds(2), [&] { return state.active <= mine; })) return;
+  const int mine = on_worker ? 1 : 0;  // a host function that calls exit
+  if (state.changed.wait_for(lock, std::chrono::seconds(2), [&] { return state.workers <= mine; })) {
+    lock.unlock();
+    join_ended_threads();
+    return;
+  }
   // A kernel that does not end must not keep the process: nor may it run on while memory is torn down.
   std::fflush(nullptr);
   _exit(status);
@@ -124,22 +128,8 @@ void at_exit(int status, void*) {
 
 bool shutting_down() noexcept { return exit_state().shutting_down.load(std::memory_order_acquire); }
 
-ActiveWork::ActiveWork() {
+void expect_worker() {
   ExitState& state = exit_state();
-  const std::lock_guard lock(state.mutex);
-  ++state.active;
-  inside_work = true;
-}
-
-ActiveWork::~ActiveWork() {
-  ExitState& state = exit_state();
-  const std::lock_guard lock(state.mutex);
-  --state.active;
-  inside_work = false;
-  state.changed.notify_all();
-}
-
-void prepare_for_exit() {
   static std::once_flag once;
   std::call_once(once, [] {
     (void)address_space();  // made before the handler is registered, so destroyed after it has run
@@ -148,6 +138,17 @@ void prepare_for_exit() {
     pthread_atfork(nullptr, nullptr,
                    [] { exit_state().shutting_down.store(true, std::memory_order_release); });
   });
+  const std::lock_guard lock(state.mutex);
+  ++state.workers;
+}
+
+WorkerScope::WorkerScope() { on_worker = true; }
+
+WorkerScope::~WorkerScope() {
+  ExitState& state = exit_state();
+  const std::lock_guard lock(state.mutex);
+  --state.workers;
+  state.changed.notify_all();
 }
 
 const std::vector<std::unique_ptr<Device>>& devices() {

@@ -57,13 +57,15 @@ void report_fault(Device& device, const Fault& fault, const std::string& kernel)
 bool old_abi();
 int memory_type_number(MemoryType type);
 
-// Worker threads bracket what they execute, so that exit can wait for it.
-class ActiveWork {
+// The threads of streams are counted, so that exit can wait for them: from before one is started...
+void expect_worker();
+// ...until this, the first thing in the thread's function, is gone.
+class WorkerScope {
  public:
-  ActiveWork();
-  ~ActiveWork();
+  WorkerScope();
+  ~WorkerScope();
+  WorkerScope(const WorkerScope&) = delete;
+  WorkerScope& operator=(const WorkerScope&) = delete;
 };
-// Called once per stream that gets a thread; makes sure that the exit handler is in place.
-void prepare_for_exit();
 
 }  // namespace hipemu::hip

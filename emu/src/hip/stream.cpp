@@ -2,6 +2,7 @@
 #include "hip/stream.h"
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <thread>
 
@@ -14,6 +15,35 @@ HandleTable<hipStream_t, Stream>& stream_table() {
   static auto& table = *new HandleTable<hipStream_t, Stream>;
   return table;
 }
+
+namespace {
+
+// Threads of streams that are gone. A thread cannot join itself: whoever starts the next one does it.
+class EndedThreads {
+ public:
+  void add(std::thread thread) {
+    const std::lock_guard lock(mutex_);
+    threads_.push_back(std::move(thread));
+  }
+  void join() {
+    std::vector<std::thread> ended;
+    {
+      const std::lock_guard lock(mutex_);
+      ended.swap(threads_);
+    }
+    for (std::thread& thread : ended) thread.join();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::thread> threads_;
+};
+EndedThreads& ended_threads() {
+  static auto& threads = *new EndedThreads;
+  return threads;
+}
+
+}  // namespace
 
 bool Ticket::done() const {
   if (!stream) return true;
@@ -34,10 +64,10 @@ Ticket Stream::push(std::function<void()> command, std::vector<Ticket> after) {
   const std::lock_guard lock(mutex_);
   const uint64_t number = ++enqueued_;
   queue_.push_back({number, std::move(command), std::move(after)});
-  if (!has_thread_ && !stopped_) {
-    prepare_for_exit();
-    std::thread([self = shared_from_this()] { self->work(); }).detach();
-    has_thread_ = true;
+  if (!thread_.joinable() && !stopped_) {
+    join_ended_threads();
+    expect_worker();
+    thread_ = std::thread([self = shared_from_this()] { self->work(); });
   }
   changed_.notify_all();
   return {shared_from_this(), number};
@@ -85,25 +115,29 @@ void Stream::stop() {
   changed_.notify_all();
 }
 
+void join_ended_threads() { ended_threads().join(); }
+
 void Stream::work() {
+  const WorkerScope scope;
   for (;;) {
     Command command;
     {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [&] { return !queue_.empty() || closing_ || stopped_; });
       if (stopped_ || queue_.empty()) {
-        has_thread_ = false;
+        ended_threads().add(std::move(thread_));
         return;
       }
       command = std::move(queue_.front());
       queue_.pop_front();
     }
     for (const Ticket& ticket : command.after) ticket.wait();
-    if (shutting_down()) return;
-    {
-      const ActiveWork active;
-      command.run();
+    if (shutting_down()) {
+      const std::lock_guard lock(mutex_);
+      ended_threads().add(std::move(thread_));
+      return;
     }
+    command.run();
     command.run = nullptr;  // frees what it holds before anyone is told that it is done
     const std::lock_guard lock(mutex_);
     completed_ = command.number;
@@ -176,8 +210,11 @@ void synchronize_stream(Stream& stream) {
 void stop_all_streams() {
   try {
     for (const auto& device : devices()) {
-      // At exit another thread may hold the lock for good: it was in a call when main() returned.
-      std::unique_lock lock(device->mutex, std::try_to_lock);
+      // Another thread may be in a call when main() returns. It has the lock for a moment, unless it waits
+      // for this one: that cannot be helped.
+      std::unique_lock lock(device->mutex, std::defer_lock);
+      for (int attempt = 0; attempt < 100 && !lock.try_lock(); ++attempt)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
       if (!lock) continue;
       if (device->null_stream) device->null_stream->stop();
       for (const auto& stream : device->streams) stream->stop();

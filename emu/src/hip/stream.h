@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 #include "hip/runtime.h"
@@ -72,7 +73,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   std::deque<Command> queue_;
   uint64_t enqueued_ = 0;
   uint64_t completed_ = 0;
-  bool has_thread_ = false;
+  std::thread thread_;  // made with the first command; none again once it has ended
   bool closing_ = false;
   bool stopped_ = false;
 };
@@ -87,6 +88,8 @@ void synchronize_device(Device& device);
 // Waits for the stream and reports its device's sticky error.
 void synchronize_stream(Stream& stream);
 void stop_all_streams();
+// Threads of streams that have come to their end are waited for: by whoever starts the next one, and at exit.
+void join_ended_threads();
 
 // 0 becomes the per-thread default stream: the *_spt entry points.
 inline hipStream_t per_thread(hipStream_t stream) { return stream ? stream : HIPEMU_STREAM_PER_THREAD; }

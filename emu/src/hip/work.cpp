@@ -4,6 +4,8 @@
 #include <fmt/core.h>
 
 #include <cstring>
+#include <exception>
+#include <string>
 
 #include "hip/graph.h"
 #include "hip/memory.h"
@@ -20,7 +22,16 @@ template <class... Functions>
 Overloaded(Functions...) -> Overloaded<Functions...>;
 
 void perform_kernel(Device& device, const KernelWork& work) {
-  if (const auto fault = run(work.launch)) report_fault(device, *fault, work.launch.kernel->name);
+  const std::string& name = work.launch.kernel->name;
+  try {
+    if (const auto fault = run(work.launch)) report_fault(device, *fault, name);
+  } catch (const std::exception& error) {
+    // Not of the kernel's making (the host is out of memory, say); the program is told all the same.
+    report_fault(
+        device,
+        {Fault::Kind::abort, fmt::format("hipemu: kernel {} could not be run: {}", name, error.what())},
+        name);
+  }
 }
 
 // A copy is checked when it is asked for; by the time it runs the memory may be gone.
