@@ -1,7 +1,11 @@
 // parse_code_object(): from the bytes of an ELF file to segments, kernels, variables and relocations.
 #include "code_object/code_object.h"
 
+#include <cxxabi.h>
+
 #include <algorithm>
+#include <cstdlib>
+#include <memory>
 #include <optional>
 #include <unordered_map>
 #include <unordered_set>
@@ -313,6 +317,13 @@ class Parser {
 };
 
 }  // namespace
+
+std::string Kernel::readable_name() const {
+  int status = 0;
+  const std::unique_ptr<char, decltype(&std::free)> text(
+      abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status), &std::free);
+  return status == 0 && text != nullptr ? text.get() : name;
+}
 
 uint32_t Kernel::explicit_argument_bytes() const {
   uint32_t end = 0;

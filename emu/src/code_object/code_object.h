@@ -60,6 +60,7 @@ struct Kernel {
   uint32_t max_flat_workgroup_size = 1024;
   bool uses_dynamic_stack = false;
 
+  std::string readable_name() const;         // "saxpy(float, float const*)" for a mangled one
   uint32_t explicit_argument_bytes() const;  // end of the last argument that is not hidden
 };
 

@@ -68,9 +68,10 @@ nlohmann::json to_json(const Launch& launch, int wave_size, const Statistics& st
 
 std::string to_text(const Launch& launch, int wave_size, const Statistics& statistics,
                     const Occupancy& occupancy) {
-  std::string out = fmt::format("{} on {} (wave{}), grid {}x{}x{}, block {}x{}x{}\n", launch.kernel->name,
-                                launch.chip->processor, wave_size, launch.grid[0], launch.grid[1],
-                                launch.grid[2], launch.block[0], launch.block[1], launch.block[2]);
+  std::string out =
+      fmt::format("{} on {} (wave{}), grid {}x{}x{}, block {}x{}x{}\n", launch.kernel->readable_name(),
+                  launch.chip->processor, wave_size, launch.grid[0], launch.grid[1], launch.grid[2],
+                  launch.block[0], launch.block[1], launch.block[2]);
   uint64_t total = 0;
   for (const uint64_t count : statistics.instructions) total += count;
   out += fmt::format("  wave instructions      {:>14}\n", total);

@@ -31,9 +31,10 @@ std::FILE* trace_file() {
 // Registers of an instruction are listed once, whichever operand they are.
 void append_values(std::string& line, Wave& wave, const TextOperand& operand) {
   if (operand.kind == TextOperand::Kind::scalar) {
-    for (int i = 0; i < operand.count; ++i)
-      line += fmt::format(" {}{}={:#x}", i == 0 ? operand.text : "", i == 0 ? "" : "+",
-                          wave.get_scalar(operand.index + i));
+    // The highest register first, as one number.
+    line += fmt::format(" {}=0x", operand.text);
+    for (int i = operand.count - 1; i >= 0; --i)
+      line += fmt::format("{:08x}", wave.get_scalar(operand.index + i));
   } else if (operand.kind == TextOperand::Kind::vector) {
     for (int i = 0; i < operand.count; ++i) {
       const uint32_t* row = wave.row(static_cast<uint32_t>(operand.index + i));
@@ -58,9 +59,10 @@ void trace(Wave& wave, const Operation& op) {
       wave.dispatch->launch->code->virtual_address(reinterpret_cast<const void*>(wave.operation_pc));
   const uint64_t exec = wave.exec();
   op.run(wave, op);
-  std::string line = fmt::format("{} block({},{},{}) wave {} {:#x} exec={:x}: {} |",
-                                 wave.dispatch->launch->kernel->name, wave.group->id[0], wave.group->id[1],
-                                 wave.group->id[2], wave.number, address, exec, op.instruction.text);
+  std::string line =
+      fmt::format("{} block({},{},{}) wave {} {:#x} exec={:x}: {} |",
+                  wave.dispatch->launch->kernel->readable_name(), wave.group->id[0], wave.group->id[1],
+                  wave.group->id[2], wave.number, address, exec, op.instruction.text);
   // The operands of the first half are enough to follow a dual-issue pair.
   for (const TextOperand& operand : op.instruction.operands) append_values(line, wave, operand);
   line += fmt::format(" scc={}\n", wave.scc ? 1 : 0);

@@ -1,5 +1,4 @@
 // hipemu kernels: what the kernels in a file need of a chip.
-#include <cxxabi.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,13 +23,6 @@ struct Options {
   uint32_t block = 256;
   bool json = false;
 };
-
-std::string demangled(const std::string& name) {
-  int status = 0;
-  const std::unique_ptr<char, decltype(&std::free)> text(
-      abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status), &std::free);
-  return status == 0 && text ? text.get() : name;
-}
 
 // The chip to compute occupancy for: the one asked for, or the one that the code is for.
 const Chip* chip_for(const CodeObject& object, const Options& options) {
@@ -89,7 +81,7 @@ void print_table(const std::vector<CodeObject>& objects, const Options& options)
                  kernel.agpr_count, kernel.sgpr_count, kernel.vgpr_spills + uint64_t(kernel.sgpr_spills),
                  kernel.descriptor.group_segment_size, kernel.descriptor.private_segment_size,
                  kernel.descriptor.kernarg_size, kernel.max_flat_workgroup_size, waves, limit,
-                 demangled(kernel.name));
+                 kernel.readable_name());
     }
   }
 }
@@ -101,7 +93,7 @@ void print_json(const std::vector<CodeObject>& objects, const Options& options) 
     nlohmann::json kernels = nlohmann::json::array();
     for (const Kernel& kernel : object.kernels) {
       nlohmann::json entry = {{"name", kernel.name},
-                              {"demangled", demangled(kernel.name)},
+                              {"demangled", kernel.readable_name()},
                               {"wave_size", kernel.wavefront_size},
                               {"vgprs", kernel.vgpr_count},
                               {"agprs", kernel.agpr_count},

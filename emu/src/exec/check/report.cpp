@@ -52,7 +52,7 @@ std::string describe(const KernelFault& fault, const Wave& wave) {
   const Dispatch* dispatch = wave.dispatch;
   const Launch* launch = dispatch != nullptr ? dispatch->launch : nullptr;
   if (launch != nullptr && launch->kernel != nullptr)
-    add(fmt::format("kernel       {}", launch->kernel->name));
+    add(fmt::format("kernel       {}", launch->kernel->readable_name()));
   if (wave.operation != nullptr) {
     std::string place;
     if (launch != nullptr && launch->code != nullptr) {
