@@ -8,7 +8,7 @@
 #include <set>
 
 #include "base/thread_pool.h"
-#include "cpu/strided.h"
+#include "device/strided.h"
 #include "cpu_steps.h"
 #include "graph/random.h"
 #include "hearth/error.h"

@@ -3,6 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <map>
@@ -12,16 +16,43 @@
 #include "base/thread_pool.h"
 #include "cpu/isa.h"
 #include "cpu/kernels.h"
-#include "cpu/memory_pool.h"
+#include "device/memory_pool.h"
 #include "device/profile.h"
 #include "hearth/error.h"
 
 namespace hearth::cpu {
 namespace {
 
+std::size_t physical_memory() {
+  std::size_t total =
+      static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGE_SIZE));
+  std::ifstream limit("/sys/fs/cgroup/memory.max");  // a container may have less
+  std::size_t bytes = 0;
+  if (limit >> bytes && bytes > 0) total = std::min(total, bytes);
+  return total;
+}
+
+// The system's memory, in huge pages where blocks are large.
+class SystemMemory final : public MemorySource {
+ public:
+  void* allocate(std::size_t size) override {
+    constexpr std::size_t alignment = 64, huge_page = 2 << 20;
+    void* data = nullptr;
+    const bool large = size >= 2 * huge_page;
+    if (posix_memalign(&data, large ? huge_page : alignment, size) != 0) return nullptr;
+    if (large) madvise(data, size, MADV_HUGEPAGE);
+    return data;
+  }
+  void release(void* memory) override { std::free(memory); }
+  std::size_t total_memory() const override { return total_; }
+
+ private:
+  std::size_t total_ = physical_memory();
+};
+
 MemoryPool& pool() {
   // Never destroyed: buffers may outlive every other static object.
-  static MemoryPool* instance = new MemoryPool;
+  static MemoryPool* instance = new MemoryPool(std::make_unique<SystemMemory>(), Device{});
   return *instance;
 }
 

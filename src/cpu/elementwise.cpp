@@ -4,7 +4,7 @@
 
 #include "base/thread_pool.h"
 #include "cpu/kernels.h"
-#include "cpu/strided.h"
+#include "device/strided.h"
 #include "cpu/tile_program.h"
 #include "cpu/transpose.h"
 

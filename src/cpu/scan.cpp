@@ -9,7 +9,7 @@
 #include "base/thread_pool.h"
 #include "cpu/dispatch.h"
 #include "cpu/kernels.h"
-#include "cpu/strided.h"
+#include "device/strided.h"
 
 namespace hearth::cpu {
 namespace {

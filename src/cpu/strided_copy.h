@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "cpu/strided.h"
+#include "device/strided.h"
 #include "hearth/dtype.h"
 
 namespace hearth::cpu {

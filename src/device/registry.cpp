@@ -15,6 +15,11 @@ namespace hearth {
 namespace cpu {
 std::unique_ptr<Backend> make_backend();
 }
+namespace gpu {
+int device_count(DeviceKind kind);
+std::string unavailable_reason(DeviceKind kind);
+std::unique_ptr<Backend> make_backend(Device device);
+}  // namespace gpu
 
 namespace {
 
@@ -22,6 +27,24 @@ Backend& cpu_backend() {
   // Never destroyed: tensors in static variables may outlive it.
   static Backend* instance = cpu::make_backend().release();
   return *instance;
+}
+
+// Opened on first use, and never closed: tensors in static variables may outlive it.
+Backend& gpu_backend(Device device) {
+  static std::mutex mutex;
+  static auto& backends = *new std::map<std::pair<DeviceKind, int>, std::unique_ptr<Backend>>;
+  const std::lock_guard lock(mutex);
+  auto& backend = backends[{device.kind, device.index}];
+  if (backend) return *backend;
+  const int count = gpu::device_count(device.kind);
+  if (count == 0)
+    throw DeviceUnavailable(fmt::format("[device] {} is not available: {}", to_string(device),
+                                        gpu::unavailable_reason(device.kind)));
+  if (device.index >= count)
+    throw DeviceUnavailable(fmt::format("[device] {} is not there: there {} {} of this kind",
+                                        to_string(device), count == 1 ? "is" : "are", count));
+  backend = gpu::make_backend(device);
+  return *backend;
 }
 
 std::atomic<Device> current_device{Device{}};
@@ -32,7 +55,9 @@ constexpr std::string_view kind_names[] = {"cpu", "rocm", "cuda"};
 
 Backend& backend(Device device) {
   if (device.kind == DeviceKind::cpu && device.index == 0) return cpu_backend();
-  throw DeviceUnavailable(fmt::format("[device] {} is not available in this build", to_string(device)));
+  if (device.kind == DeviceKind::cpu)
+    throw DeviceUnavailable(fmt::format("[device] cpu:{} is not there: the CPU is one device", device.index));
+  return gpu_backend(device);
 }
 
 std::string to_string(Device device) {
@@ -66,7 +91,12 @@ void set_default_device(Device device) {
   current_device.store(device);
 }
 
-std::vector<Device> devices() { return {Device{}}; }
+std::vector<Device> devices() {
+  std::vector<Device> all = {Device{}};
+  for (const DeviceKind kind : {DeviceKind::rocm, DeviceKind::cuda})
+    for (int i = 0; i < gpu::device_count(kind); ++i) all.push_back({kind, static_cast<std::uint8_t>(i)});
+  return all;
+}
 DeviceInfo device_info(Device device) { return backend(device).info(); }
 void synchronize(Device device) { backend(device).synchronize(); }
 MemoryStats memory_stats(Device device) { return backend(device).memory_stats(); }

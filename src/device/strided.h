@@ -9,7 +9,7 @@
 
 #include "hearth/shape.h"
 
-namespace hearth::cpu {
+namespace hearth {
 
 // A nest of loops, outermost axis first. There is at least one axis.
 struct StridedLoop {
@@ -144,4 +144,4 @@ void for_each_line_group(const AxisLoop& loop, std::int64_t begin, std::int64_t 
   });
 }
 
-}  // namespace hearth::cpu
+}  // namespace hearth

@@ -1,45 +1,23 @@
 // Size classes, the cache and the budget.
-#include "cpu/memory_pool.h"
+#include "device/memory_pool.h"
 
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <bit>
-#include <cstdlib>
-#include <fstream>
 #include <limits>
 
 #include "hearth/error.h"
 
-namespace hearth::cpu {
+namespace hearth {
 namespace {
 
 constexpr std::size_t alignment = 64;
-constexpr std::size_t huge_page = 2 << 20;
 
 // Four sizes per power of two, so that a freed block fits requests of nearly its size.
 std::size_t size_class(std::size_t bytes) {
   if (bytes <= alignment) return alignment;
   const std::size_t step = std::max<std::size_t>(alignment, std::bit_ceil(bytes) / 8);
   return (bytes + step - 1) / step * step;
-}
-
-std::size_t physical_memory() {
-  std::size_t total =
-      static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGE_SIZE));
-  std::ifstream limit("/sys/fs/cgroup/memory.max");  // a container may have less
-  std::size_t bytes = 0;
-  if (limit >> bytes && bytes > 0) total = std::min(total, bytes);
-  return total;
-}
-
-void* system_allocate(std::size_t size) {
-  void* data = nullptr;
-  const bool large = size >= 2 * huge_page;
-  if (posix_memalign(&data, large ? huge_page : alignment, size) != 0) return nullptr;
-  if (large) madvise(data, size, MADV_HUGEPAGE);
-  return data;
 }
 
 }  // namespace
@@ -50,6 +28,7 @@ class MemoryPool::PoolBuffer final : public Buffer {
       : pool_(pool), size_(size) {
     data = block;
     bytes = requested;
+    device = pool.device_;
   }
   ~PoolBuffer() override { pool_.give_back(data, size_); }
 
@@ -58,12 +37,15 @@ class MemoryPool::PoolBuffer final : public Buffer {
   std::size_t size_;
 };
 
-MemoryPool::MemoryPool() : total_memory_(physical_memory()) { configure(Config{}); }
+MemoryPool::MemoryPool(std::unique_ptr<MemorySource> source, Device device)
+    : source_(std::move(source)), device_(device) {
+  configure(Config{});
+}
 
 void MemoryPool::configure(const Config& config) {
   std::lock_guard lock(mutex_);
   budget_ = config.enable_oom_protection
-                ? static_cast<std::size_t>(static_cast<double>(total_memory_) * config.max_memory_fraction)
+                ? static_cast<std::size_t>(static_cast<double>(total_memory()) * config.max_memory_fraction)
                 : std::numeric_limits<std::size_t>::max();
   cache_limit_ =
       config.enable_memory_pooling ? static_cast<std::size_t>(config.memory_pool_size_gb * (1ull << 30)) : 0;
@@ -89,11 +71,15 @@ std::shared_ptr<Buffer> MemoryPool::allocate(std::size_t bytes) {
                         "or use smaller tensors",
                         bytes, stats_.allocated, budget_),
             bytes, budget_ - std::min(budget_, stats_.reserved));
-      block = system_allocate(size);
+      block = source_->allocate(size);
+      if (!block) {
+        trim(0);  // blocks kept for later may be what is missing
+        block = source_->allocate(size);
+      }
       if (!block)
-        throw OutOfMemory(
-            fmt::format("[memory] the system has no {} bytes left ({} in use)", bytes, stats_.allocated),
-            bytes, 0);
+        throw OutOfMemory(fmt::format("[memory] {} has no {} bytes left ({} in use)", to_string(device_),
+                                      bytes, stats_.allocated),
+                          bytes, 0);
       stats_.reserved += size;
     }
     stats_.allocated += size;
@@ -107,7 +93,7 @@ void MemoryPool::give_back(void* data, std::size_t size) {
   stats_.allocated -= size;
   if (stats_.reserved - stats_.allocated > cache_limit_) {
     stats_.reserved -= size;
-    std::free(data);
+    source_->release(data);
   } else {
     free_[size].push_back(data);
   }
@@ -116,7 +102,7 @@ void MemoryPool::give_back(void* data, std::size_t size) {
 void MemoryPool::trim(std::size_t keep) {
   while (!free_.empty() && stats_.reserved - stats_.allocated > keep) {
     auto largest = std::prev(free_.end());
-    std::free(largest->second.back());
+    source_->release(largest->second.back());
     stats_.reserved -= largest->first;
     largest->second.pop_back();
     if (largest->second.empty()) free_.erase(largest);
@@ -138,4 +124,4 @@ void MemoryPool::empty_cache() {
   trim(0);
 }
 
-}  // namespace hearth::cpu
+}  // namespace hearth

@@ -1,0 +1,10 @@
+# Writes a source file with the text of each header as a string.
+set(text "// Made from src/gpu/kernels by cmake/embed_kernels.cmake.\n#include \"gpu/compiler.h\"\n\nnamespace hearth::gpu {\n\n")
+string(APPEND text "const std::vector<KernelHeader>& kernel_headers() {\n  static const std::vector<KernelHeader> headers = {\n")
+foreach(header ${HEADERS})
+  get_filename_component(name ${header} NAME)
+  file(READ ${header} contents)
+  string(APPEND text "      {\"${name}\", R\"HEARTH(${contents})HEARTH\"},\n")
+endforeach()
+string(APPEND text "  };\n  return headers;\n}\n\n}  // namespace hearth::gpu\n")
+file(WRITE ${OUTPUT} "${text}")

@@ -1,0 +1,81 @@
+// The GPU backend: one implementation for every vendor's driver.
+#include "device/backend.h"
+
+#include <fmt/format.h>
+
+#include "base/config_listeners.h"
+#include "gpu/backends.h"
+#include "gpu/device.h"
+#include "gpu/kernels.h"
+#include "hearth/error.h"
+
+namespace hearth::gpu {
+namespace {
+
+class GpuBackend final : public Backend {
+ public:
+  GpuBackend(const Driver& driver, int ordinal, Device device)
+      : gpu_(driver, ordinal, device), device_(device) {
+    gpu_.pool().configure(config());
+  }
+
+  DeviceInfo info() const override {
+    return {device_,           gpu_.name(), gpu_.architecture(), gpu_.compute_units(), gpu_.total_memory(),
+            gpu_.free_memory()};
+  }
+  std::shared_ptr<Buffer> allocate(std::size_t bytes) override { return gpu_.pool().allocate(bytes); }
+  void copy_to_host(void* host, const Buffer& source, std::size_t offset, std::size_t bytes) override {
+    if (bytes == 0) return;
+    gpu_.use();
+    const auto* from = static_cast<const char*>(source.data) + offset;
+    gpu_.driver().check(gpu_.driver().call.copy_to_host(host, from, bytes, gpu_.stream()),
+                        "copying to the host");
+    gpu_.synchronize();
+  }
+  void copy_from_host(Buffer& target, std::size_t offset, const void* host, std::size_t bytes) override {
+    if (bytes == 0) return;
+    gpu_.use();
+    auto* to = static_cast<char*>(target.data) + offset;
+    gpu_.driver().check(gpu_.driver().call.copy_to_device(to, host, bytes, gpu_.stream()),
+                        "copying to the device");
+    gpu_.synchronize();  // the caller may change its memory
+  }
+  bool host_accessible() const override { return false; }
+
+  std::unique_ptr<Kernel> prepare(const Step& step) override {
+    if (step.op == Op::copy) return make_elementwise(gpu_, step);
+    throw KernelError(fmt::format("[{}] has no kernel on {} yet", op_name(step.op), to_string(device_)));
+  }
+  bool fuses_epilogue(Op) const override { return false; }
+
+  void synchronize() override { gpu_.synchronize(); }
+  MemoryStats memory_stats() const override { return const_cast<GpuDevice&>(gpu_).pool().stats(); }
+  void reset_peak_memory() override { gpu_.pool().reset_peak(); }
+  void empty_cache() override { gpu_.pool().empty_cache(); }
+
+ private:
+  GpuDevice gpu_;
+  Device device_;
+};
+
+}  // namespace
+
+int device_count(DeviceKind kind) {
+  const Driver& driver = kind == DeviceKind::rocm ? hip_driver() : cuda_driver();
+  if (!driver.usable()) return 0;
+  int count = 0;
+  return driver.call.device_count(&count) == 0 ? count : 0;
+}
+
+std::string unavailable_reason(DeviceKind kind) {
+  const Driver& driver = kind == DeviceKind::rocm ? hip_driver() : cuda_driver();
+  if (!driver.usable()) return driver.unavailable;
+  return device_count(kind) == 0 ? fmt::format("{} sees no device", driver.name) : "";
+}
+
+std::unique_ptr<Backend> make_backend(Device device) {
+  const Driver& driver = device.kind == DeviceKind::rocm ? hip_driver() : cuda_driver();
+  return std::make_unique<GpuBackend>(driver, device.index, device);
+}
+
+}  // namespace hearth::gpu

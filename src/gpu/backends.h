@@ -1,0 +1,17 @@
+// The GPUs of this machine, as backends.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "device/backend.h"
+
+namespace hearth::gpu {
+
+int device_count(DeviceKind kind);
+// Why there is no device of this kind; empty when there is one.
+std::string unavailable_reason(DeviceKind kind);
+// Of a device below device_count(). Throws DeviceError.
+std::unique_ptr<Backend> make_backend(Device device);
+
+}  // namespace hearth::gpu

@@ -1,0 +1,42 @@
+// From kernel source to code for one architecture, by the vendor's run-time compiler, with a cache in front.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "gpu/driver/driver.h"
+
+namespace hearth::gpu {
+
+struct KernelSource {
+  std::string name;                  // for messages and the compiler's log
+  std::string text;                  // may include "gpu.h" and the other headers of gpu/kernels
+  std::vector<std::string> options;  // besides those that every kernel gets
+};
+
+struct CompilerStats {
+  std::uint64_t compilations = 0, memory_hits = 0, disk_hits = 0, errors = 0;
+  double seconds = 0;  // spent compiling
+};
+
+// Compiles for `architecture` ("gfx1100", "sm_90") with waves of `wave_size` lanes. The result is kept in
+// memory, and on disk under the user's cache folder ($XDG_CACHE_HOME/hearth/kernels; HEARTH_KERNEL_CACHE
+// names another, "off" none). Throws CompileError with the compiler's log. Safe from any thread.
+std::vector<char> compile(const Driver& driver, const std::string& architecture, int wave_size,
+                          const KernelSource& source);
+
+CompilerStats compiler_stats();
+std::filesystem::path kernel_cache_folder();  // empty: no cache on disk
+// Forgets what is in memory and removes what is on disk.
+void clear_kernel_cache();
+
+// The headers that kernels include: name and text. Made from gpu/kernels at build time.
+struct KernelHeader {
+  const char* name;
+  const char* text;
+};
+const std::vector<KernelHeader>& kernel_headers();
+
+}  // namespace hearth::gpu

@@ -1,0 +1,108 @@
+// Setting a GPU up, loading and launching kernels.
+#include "gpu/device.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "hearth/error.h"
+
+namespace hearth::gpu {
+namespace {
+
+class DriverMemory final : public MemorySource {
+ public:
+  DriverMemory(const Driver& driver, int ordinal, std::size_t total)
+      : driver_(driver), ordinal_(ordinal), total_(total) {}
+  void* allocate(std::size_t bytes) override {
+    driver_.check(driver_.call.use_device(ordinal_), "choosing the device");
+    void* memory = nullptr;
+    const int code = driver_.call.allocate(&memory, bytes);
+    if (code == driver_.codes.out_of_memory) return nullptr;
+    driver_.check(code, "allocating memory");
+    return memory;
+  }
+  void release(void* memory) override {
+    driver_.call.use_device(ordinal_);
+    driver_.call.release(memory);  // waits for the work that uses it
+  }
+  std::size_t total_memory() const override { return total_; }
+
+ private:
+  const Driver& driver_;
+  int ordinal_;
+  std::size_t total_;
+};
+
+}  // namespace
+
+GpuDevice::GpuDevice(const Driver& driver, int ordinal, Device device)
+    : driver_(driver), ordinal_(ordinal), device_(device) {
+  use();
+  std::array<char, 256> text{};
+  driver.check(driver.call.device_name(text.data(), static_cast<int>(text.size()), ordinal),
+               "asking for the name");
+  name_ = text.data();
+  driver.check(driver.call.device_architecture(text.data(), static_cast<int>(text.size()), ordinal),
+               "asking for the architecture");
+  architecture_ = text.data();
+  driver.check(driver.call.device_total_memory(&total_memory_, ordinal), "asking for the memory");
+  wave_size_ = driver.attribute(Attribute::wave_size, ordinal);
+  compute_units_ = driver.attribute(Attribute::compute_units, ordinal);
+  shared_bytes_ = static_cast<std::size_t>(driver.attribute(Attribute::shared_per_block, ordinal));
+  constexpr unsigned non_blocking = 1;
+  driver.check(driver.call.stream_create(&stream_, non_blocking), "creating a stream");
+  pool_ =
+      std::make_unique<MemoryPool>(std::make_unique<DriverMemory>(driver, ordinal, total_memory_), device);
+}
+
+std::size_t GpuDevice::free_memory() const {
+  use();
+  std::size_t free = 0, total = 0;
+  driver_.check(driver_.call.memory_info(&free, &total), "asking for free memory");
+  return std::min(free, total);
+}
+
+void GpuDevice::synchronize() const {
+  use();
+  driver_.check(driver_.call.stream_synchronize(stream_), "waiting for the device");
+}
+
+Function GpuDevice::function(const KernelSource& source, const std::string& name) {
+  std::string key = name;
+  key += '\n';
+  for (const std::string& option : source.options) key += option + '\n';
+  key += source.text;
+  const std::lock_guard lock(mutex_);
+  if (const auto found = functions_.find(key); found != functions_.end()) return found->second;
+  const std::vector<char> code = compile(driver_, architecture_, wave_size_, source);
+  use();
+  ModuleHandle module = nullptr;
+  driver_.check(driver_.call.module_load(&module, code.data()), "loading a kernel");
+  Function function;
+  driver_.check(driver_.call.module_function(&function.handle, module, name.c_str()), "finding a kernel");
+  int most = 0;
+  if (driver_.call.function_attribute(&most, static_cast<int>(FunctionAttribute::threads_per_block),
+                                      function.handle) == 0 &&
+      most > 0)
+    function.most_threads = most;
+  functions_.emplace(std::move(key), function);
+  return function;
+}
+
+void GpuDevice::launch(const Function& function, unsigned blocks, unsigned threads, unsigned shared,
+                       Arguments& arguments) const {
+  use();
+  driver_.check(driver_.call.launch(function.handle, blocks, 1, 1, threads, 1, 1, shared, stream_,
+                                    arguments.data(), nullptr),
+                "launching a kernel");
+}
+
+unsigned GpuDevice::grid_for(std::uint64_t items, unsigned per_block) const {
+  const std::uint64_t needed = (items + per_block - 1) / per_block;
+  const std::uint64_t resident = static_cast<std::uint64_t>(compute_units_) * 16;
+  return static_cast<unsigned>(std::max<std::uint64_t>(1, std::min(needed, resident)));
+}
+
+}  // namespace hearth::gpu

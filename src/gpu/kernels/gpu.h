@@ -1,0 +1,170 @@
+// What every kernel is written in: types, places of a thread, barriers, cooperation of a wave and of a block.
+//
+// The compile options define WAVE (lanes of a wave) and HEARTH_AMD or HEARTH_NVIDIA; no kernel names a
+// vendor.
+#pragma once
+
+using i8 = signed char;
+using u8 = unsigned char;
+using i16 = short;
+using u16 = unsigned short;
+using i32 = int;
+using u32 = unsigned int;
+using i64 = long long;
+using u64 = unsigned long long;
+using f32 = float;
+using f64 = double;
+
+#define KERNEL extern "C" __global__
+#define DEVICE __device__ __forceinline__
+
+// ---- 16-bit floats: storage; arithmetic happens in f32 ----
+
+template <class To, class From>
+DEVICE To bit_cast(From value) {
+  static_assert(sizeof(To) == sizeof(From), "sizes differ");
+  return __builtin_bit_cast(To, value);
+}
+
+struct f16 {
+  u16 bits;
+};
+struct bf16 {
+  u16 bits;
+};
+
+DEVICE f32 to_f32(f16 value) {
+#ifdef HEARTH_AMD
+  return (f32)bit_cast<_Float16>(value.bits);
+#else
+  f32 result;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(value.bits));
+  return result;
+#endif
+}
+DEVICE f16 to_f16(f32 value) {
+#ifdef HEARTH_AMD
+  return {bit_cast<u16>((_Float16)value)};
+#else
+  u16 bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return {bits};
+#endif
+}
+DEVICE f32 to_f32(bf16 value) { return bit_cast<f32>((u32)value.bits << 16); }
+DEVICE bf16 to_bf16(f32 value) {  // to nearest, ties to even; NaN stays NaN
+  const u32 bits = bit_cast<u32>(value);
+  const u32 rounded = (bits + 0x7fffu + ((bits >> 16) & 1)) >> 16, quiet = (bits >> 16) | 0x40u;
+  return {(u16)((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded)};
+}
+
+// ---- conversion between storage and the types to compute in: i32, i64, f32, f64 ----
+
+template <class T>
+struct Stored {
+  using Compute = T;
+  static DEVICE T load(T value) { return value; }
+  static DEVICE T store(T value) { return value; }
+};
+template <class T>
+struct StoredSmall {  // in i32; what does not fit wraps around
+  using Compute = i32;
+  static DEVICE i32 load(T value) { return value; }
+  static DEVICE T store(i32 value) { return (T)value; }
+};
+template <>
+struct Stored<i8> : StoredSmall<i8> {};
+template <>
+struct Stored<u8> : StoredSmall<u8> {};
+template <>
+struct Stored<i16> : StoredSmall<i16> {};
+template <>
+struct Stored<bool> {
+  using Compute = i32;
+  static DEVICE i32 load(bool value) { return value; }
+  static DEVICE bool store(i32 value) { return value != 0; }
+};
+template <>
+struct Stored<f16> {
+  using Compute = f32;
+  static DEVICE f32 load(f16 value) { return to_f32(value); }
+  static DEVICE f16 store(f32 value) { return to_f16(value); }
+};
+template <>
+struct Stored<bf16> {
+  using Compute = f32;
+  static DEVICE f32 load(bf16 value) { return to_f32(value); }
+  static DEVICE bf16 store(f32 value) { return to_bf16(value); }
+};
+
+template <class T>
+DEVICE typename Stored<T>::Compute load(T value) {
+  return Stored<T>::load(value);
+}
+template <class T, class C>
+DEVICE T store(C value) {
+  return Stored<T>::store((typename Stored<T>::Compute)value);
+}
+// What a value of the compute type becomes when it passes through memory as a T.
+template <class T, class C>
+DEVICE typename Stored<T>::Compute through(C value) {
+  return load<T>(store<T>(value));
+}
+
+// N elements that are read and written as one, up to 16 bytes at a time.
+template <class T, int N>
+struct alignas(sizeof(T) * N > 16 ? 16 : sizeof(T) * N) Packet {
+  T element[N];
+};
+
+// ---- places ----
+
+DEVICE u64 global_thread() { return (u64)blockIdx.x * blockDim.x + threadIdx.x; }
+DEVICE u64 global_threads() { return (u64)gridDim.x * blockDim.x; }
+DEVICE u32 lane() { return threadIdx.x % WAVE; }
+DEVICE u32 wave() { return threadIdx.x / WAVE; }
+DEVICE void barrier() { __syncthreads(); }
+
+// ---- cooperation ----
+
+template <class T>
+DEVICE T from_lane_xor(T value, int mask) {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8, "four or eight bytes");
+  if constexpr (sizeof(T) == 4) {
+#ifdef HEARTH_AMD
+    const int source = (int)(__builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0)) ^ mask);
+    return bit_cast<T>(__builtin_amdgcn_ds_bpermute(source << 2, bit_cast<int>(value)));
+#else
+    return bit_cast<T>(__shfl_xor_sync(0xffffffffu, bit_cast<int>(value), mask));
+#endif
+  } else {
+    struct Halves {
+      int low, high;
+    };
+    const Halves halves = bit_cast<Halves>(value);
+    return bit_cast<T>(Halves{from_lane_xor(halves.low, mask), from_lane_xor(halves.high, mask)});
+  }
+}
+
+// The combination of all lanes' values, in every lane. All lanes of the wave must be there.
+template <class T, class Combine>
+DEVICE T wave_reduce(T value, Combine combine) {
+#pragma unroll
+  for (int mask = WAVE / 2; mask > 0; mask /= 2) value = combine(value, from_lane_xor(value, mask));
+  return value;
+}
+
+// The combination of all threads' values, in every thread. The block is a whole number of waves, at most 1024
+// threads.
+template <class T, class Combine>
+DEVICE T block_reduce(T value, T identity, Combine combine) {
+  __shared__ T partial[1024 / WAVE];
+  value = wave_reduce(value, combine);
+  const u32 waves = blockDim.x / WAVE;
+  if (waves == 1) return value;
+  barrier();  // a reduction before this one may still be reading
+  if (lane() == 0) partial[wave()] = value;
+  barrier();
+  value = lane() < waves ? partial[lane()] : identity;
+  return wave_reduce(value, combine);
+}
