@@ -8,8 +8,8 @@
 #include <set>
 
 #include "base/thread_pool.h"
-#include "device/strided.h"
 #include "cpu_steps.h"
+#include "device/strided.h"
 #include "graph/random.h"
 #include "hearth/error.h"
 

@@ -15,6 +15,7 @@
 #include "hearth/eval.h"
 #include "hearth/grad.h"
 #include "hearth/ops.h"
+#include "test_devices.h"
 
 namespace hearth::testing {
 namespace {
@@ -346,7 +347,7 @@ class GoldenOps : public ::testing::TestWithParam<Golden> {
     ASSERT_TRUE(table.contains(golden.function))
         << golden.function << " has no line in the table of this file";
     const auto& function = table.at(golden.function);
-    for (const auto device : devices()) {
+    for (const auto device : complete_devices()) {
       const OnDevice here(device);
       auto call = prepare(golden, dtype, false);
       std::vector<Tensor> leaves;
@@ -372,7 +373,7 @@ class GoldenOps : public ::testing::TestWithParam<Golden> {
     ASSERT_TRUE(table.contains(golden.function));
     const auto expected = file().tensors.find(golden.number + ".half");
     if (expected == file().tensors.end()) GTEST_SKIP() << "integer result, or not meant for half precision";
-    for (const auto device : devices()) {
+    for (const auto device : complete_devices()) {
       const OnDevice here(device);
       const auto output = table.at(golden.function)(prepare(golden, dtype, true));
       EXPECT_EQ(output.dtype(), dtype) << golden.name;
