@@ -4,9 +4,9 @@
 
 #include "base/thread_pool.h"
 #include "cpu/kernels.h"
-#include "device/strided.h"
 #include "cpu/tile_program.h"
 #include "cpu/transpose.h"
+#include "device/strided.h"
 
 namespace hearth::cpu {
 namespace {

@@ -25,11 +25,11 @@ using u64 = unsigned long long;
 // The twelve, and the subsets that some operations need: LIST(macro, further arguments...) gives macro(type,
 // ...).
 #define FLOAT_TYPES(X, ...) X(f16, __VA_ARGS__) X(bf16, __VA_ARGS__) X(f32, __VA_ARGS__) X(f64, __VA_ARGS__)
-#define INTEGER_TYPES(X, ...)                                                                         \
-  X(i8, __VA_ARGS__)                                                                                  \
-  X(u8, __VA_ARGS__)                                                                                  \
-  X(i16, __VA_ARGS__) X(u16, __VA_ARGS__) X(i32, __VA_ARGS__) X(u32, __VA_ARGS__) X(i64, __VA_ARGS__) \
-      X(u64, __VA_ARGS__)
+#define INTEGER_TYPES(X, ...) \
+  X(i8, __VA_ARGS__)          \
+  X(u8, __VA_ARGS__)          \
+  X(i16, __VA_ARGS__)         \
+  X(u16, __VA_ARGS__) X(i32, __VA_ARGS__) X(u32, __VA_ARGS__) X(i64, __VA_ARGS__) X(u64, __VA_ARGS__)
 #define ALL_TYPES(X, ...) FLOAT_TYPES(X, __VA_ARGS__) INTEGER_TYPES(X, __VA_ARGS__)
 
 template <class T>
