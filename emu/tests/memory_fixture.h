@@ -14,6 +14,7 @@
 #include "exec/check/report.h"
 #include "exec/dispatch.h"
 #include "memory/address_space.h"
+#include "tested.h"
 
 namespace hipemu {
 
@@ -86,7 +87,9 @@ class MemoryFixture {
   void barrier(int number = 0) { ++group(number).barrier_epoch; }
 
   void run(Wave& on, std::string_view text) {
-    const auto operation = decode(parse_instruction(text), chip, size);
+    const Instruction instruction = parse_instruction(text);
+    const auto operation = decode(instruction, chip, size);
+    record_tested(instruction);
     on.operation = operation.get();
     struct Reset {
       Wave& wave;

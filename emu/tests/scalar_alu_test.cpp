@@ -1,6 +1,7 @@
 // Scalar instructions one by one, against values worked out by hand.
 #include <gtest/gtest.h>
 
+#include "exec/dispatch.h"
 #include "wave_fixture.h"
 
 namespace hipemu {
@@ -169,6 +170,118 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"s_bitcmp0_b32 s2, s4", 1, 1, false, keep, true},
                     Case{"s_bitcmp1_b32 s2, s4", 2, 33, false, keep, true},
                     Case{"s_bitcmp1_b64 s[2:3], s4", 1ull << 50, 50, false, keep, true}));
+
+INSTANTIATE_TEST_SUITE_P(
+    OtherNames, ScalarAlu,
+    testing::Values(Case{"s_add_co_ci_u32 s0, s2, s4", 0xffffffff, 0, true, 0, true},
+                    Case{"s_add_co_i32 s0, s2, s4", 0x7fffffff, 1, false, 0x80000000, true},
+                    Case{"s_sub_co_i32 s0, s2, s4", 5, 7, true, 0xfffffffe, false},
+                    Case{"s_addk_co_i32 s0, 0x2", 0, 0, true, keep + 2, false},
+                    Case{"s_and_b64 s[0:1], s[2:3], s[4:5]", 3ull << 40, 1ull << 40, false, 1ull << 40, true},
+                    Case{"s_xor_b64 s[0:1], s[2:3], s[4:5]", 3ull << 40, 1ull << 40, false, 2ull << 40, true},
+                    Case{"s_or_b32 s0, s2, s4", 0, 0, true, 0, false},
+                    Case{"s_and_not1_b32 s0, s2, s4", 7, 5, false, 2, true},
+                    Case{"s_andn2_b64 s[0:1], s[2:3], s[4:5]", 7ull << 40, 5ull << 40, false, 2ull << 40,
+                         true},
+                    Case{"s_or_not1_b32 s0, s2, s4", 0, 0xfffffff0, false, 0xf, true},
+                    Case{"s_orn2_b64 s[0:1], s[2:3], s[4:5]", 0, ~0xfull, false, 0xf, true},
+                    Case{"s_cmp_eq_u32 s2, s4", 4, 4, false, keep, true},
+                    Case{"s_cmpk_gt_u32 s2, 0xffff", 0x10000, 0, false, keep, true},
+                    Case{"s_cmpk_lg_i32 s2, 0xffff", 0xffff, 0, false, keep, true},
+                    Case{"s_ctz_i32_b32 s0, s2", 0x80000000, 0, false, 31, false},
+                    Case{"s_ff1_i32_b64 s0, s[2:3]", 1ull << 63, 0, false, 63, false}));
+
+TEST(ScalarExec, OtherNames) {
+  WaveFixture fixture("gfx90a");
+  const auto after = [&](const char* text) {
+    fixture.set_exec(0b1100);
+    fixture.wave.set_scalar64(2, 0b1010);
+    fixture.execute(text);
+    EXPECT_EQ(fixture.wave.wide(0), 0b1100u) << text;
+    return fixture.wave.exec();
+  };
+  EXPECT_EQ(after("s_and_saveexec_b64 s[0:1], s[2:3]"), 0b1000u);
+  EXPECT_EQ(after("s_or_saveexec_b64 s[0:1], s[2:3]"), 0b1110u);
+  EXPECT_EQ(after("s_xor_saveexec_b64 s[0:1], s[2:3]"), 0b0110u);
+  EXPECT_EQ(after("s_andn2_saveexec_b64 s[0:1], s[2:3]"), 0b0010u);
+  WaveFixture narrow("gfx1030");
+  narrow.set_exec(0b1100);
+  narrow.wave.scalars[2] = 0b1010;
+  narrow.execute("s_andn2_saveexec_b32 s0, s2");
+  EXPECT_EQ(narrow.wave.exec(), 0b0010u);
+}
+
+TEST(ScalarFloatCompares, OrderedOnly) {
+  WaveFixture fixture("gfx1201");
+  const auto holds = [&](const char* text, float a, float b) {
+    fixture.wave.scalars[2] = std::bit_cast<uint32_t>(a);
+    fixture.wave.scalars[4] = std::bit_cast<uint32_t>(b);
+    fixture.execute(text);
+    return fixture.wave.scc;
+  };
+  const float nan = std::bit_cast<float>(0x7fc00000u);
+  EXPECT_TRUE(holds("s_cmp_gt_f32 s2, s4", 2, 1));
+  EXPECT_FALSE(holds("s_cmp_gt_f32 s2, s4", 1, 1));
+  EXPECT_FALSE(holds("s_cmp_gt_f32 s2, s4", nan, 1));
+  EXPECT_TRUE(holds("s_cmp_le_f32 s2, s4", 1, 1));
+  EXPECT_FALSE(holds("s_cmp_le_f32 s2, s4", 1, nan));
+}
+
+TEST(ScalarControl, HintsChangeNothing) {
+  WaveFixture fixture("gfx1201");
+  const auto before = fixture.wave.scalars;
+  for (const char* text :
+       {"s_clause 0x1", "s_code_end", "s_delay_alu instid0(VALU_DEP_1)", "s_inst_prefetch 0x3",
+        "s_set_inst_prefetch_distance 0x3", "s_wait_bvhcnt 0x0", "s_wait_dscnt 0x0", "s_wait_expcnt 0x0",
+        "s_wait_kmcnt 0x0", "s_wait_loadcnt 0x0", "s_wait_loadcnt_dscnt 0x0", "s_wait_samplecnt 0x0",
+        "s_wait_storecnt 0x0", "s_wait_storecnt_dscnt 0x0", "s_waitcnt_depctr 0xfff",
+        "s_waitcnt_vscnt null, 0x0", "s_barrier_signal -1", "s_sendmsg sendmsg(MSG_DEALLOC_VGPRS)"})
+    fixture.execute(text);
+  EXPECT_EQ(fixture.wave.scalars, before);
+  EXPECT_EQ(fixture.wave.state, Wave::State::running);
+}
+
+TEST(ScalarControl, WavesThatWait) {
+  WaveFixture fixture("gfx1201");
+  fixture.set_exec(0x0000ffff);
+  fixture.execute("s_barrier_wait 0xffff");
+  EXPECT_EQ(fixture.wave.state, Wave::State::at_barrier);
+  EXPECT_EQ(fixture.wave.missed_barrier, 0xffff0000u);
+  WaveFixture other("gfx90a");
+  other.execute("s_barrier");
+  EXPECT_EQ(other.wave.state, Wave::State::at_barrier);
+  EXPECT_EQ(other.wave.missed_barrier, 0u);
+  other.execute("s_sleep 1");
+  EXPECT_EQ(other.wave.state, Wave::State::yielded);
+}
+
+TEST(ScalarControl, GridBarrierNeedsACooperativeLaunch) {
+  WaveFixture fixture("gfx90a");
+  Launch launch;
+  Dispatch dispatch;
+  dispatch.launch = &launch;
+  dispatch.grid_groups = 2;
+  fixture.wave.dispatch = &dispatch;
+  EXPECT_THROW(fixture.execute("ds_gws_barrier v0 offset:0 gds"), KernelFault);
+  launch.cooperative = true;
+  fixture.execute("ds_gws_barrier v0 offset:0 gds");
+  EXPECT_EQ(fixture.wave.state, Wave::State::at_grid_barrier);
+  EXPECT_EQ(dispatch.grid_barrier_epoch, 0u);
+  fixture.execute("ds_gws_barrier v0 offset:0 gds");  // the second of two workgroups
+  EXPECT_EQ(dispatch.grid_barrier_epoch, 1u);
+}
+
+TEST(ScalarControl, IndexingMode) {
+  WaveFixture fixture("gfx90a");
+  fixture.wave.scalars[2] = 5;
+  fixture.execute("s_set_gpr_idx_on s2, gpr_idx(SRC0,DST)");
+  EXPECT_EQ(fixture.wave.index_mode, 0b1001);
+  EXPECT_EQ(fixture.wave.scalars[scalar::m0] & 0xff, 5u);
+  fixture.execute("s_set_gpr_idx_off");
+  EXPECT_EQ(fixture.wave.index_mode, 0);
+  fixture.execute("s_setreg_b32 hwreg(HW_REG_MODE, 0, 4), s2");
+  EXPECT_EQ(fixture.wave.mode & 0xf, 5u);
+}
 
 TEST(ScalarExec, SaveExecWave32LeavesTheHighHalfAlone) {
   WaveFixture fixture("gfx1100");

@@ -68,6 +68,37 @@ TEST(VectorCompares, Integers) {
   }
 }
 
+// The same conditions, written to EXEC: lane 0 compares below, lane 1 equal, lane 2 above, lane 3 with NaN.
+TEST(VectorCompares, EveryConditionToExec) {
+  const auto check_exec = [](const Condition& condition, const char* type, uint64_t one, uint64_t two,
+                             uint64_t nan) {
+    const bool wide = std::string_view(type).ends_with("64");
+    WaveFixture fixture("gfx1100");
+    for (int lane = 0; lane < 4; ++lane) {
+      const uint64_t a = lane == 0 ? one : lane == 3 ? nan : two, b = lane == 2 ? one : two;
+      fixture.wave.row(2)[lane] = static_cast<uint32_t>(a);
+      fixture.wave.row(4)[lane] = static_cast<uint32_t>(b);
+      if (wide) fixture.wave.row(3)[lane] = static_cast<uint32_t>(a >> 32);
+      if (wide) fixture.wave.row(5)[lane] = static_cast<uint32_t>(b >> 32);
+    }
+    fixture.set_exec(nan != 0 ? 0xf : 0x7);
+    fixture.execute(std::string("v_cmpx_") + condition.name + "_" + type + "_e32 " +
+                    (wide ? "v[2:3], v[4:5]" : "v2, v4"));
+    const uint64_t expected = static_cast<uint64_t>(condition.below) |
+                              static_cast<uint64_t>(condition.equal) << 1 |
+                              static_cast<uint64_t>(condition.above) << 2 |
+                              (nan != 0 ? static_cast<uint64_t>(condition.unordered) << 3 : 0);
+    EXPECT_EQ(fixture.wave.exec(), expected) << condition.name << " " << type;
+  };
+  for (const Condition& condition : float_conditions) {
+    check_exec(condition, "f16", 0x3c00, 0x4000, 0x7e00);
+    check_exec(condition, "f32", 0x3f800000, 0x40000000, 0x7fc00000);
+    check_exec(condition, "f64", 0x3ff0000000000000, 0x4000000000000000, 0x7ff8000000000000);
+  }
+  for (const Condition& condition : integer_conditions)
+    for (const char* type : {"i16", "u16", "i32", "u32", "i64", "u64"}) check_exec(condition, type, 1, 2, 0);
+}
+
 // One bit of the class mask per kind of number.
 TEST(VectorCompares, Classes) {
   constexpr uint64_t singles[] = {0x7f800001, 0x7fc00000, 0xff800000, 0xbf800000, 0x80000001,

@@ -219,6 +219,39 @@ TEST(VectorFloat, TheDestinationIsAdded) {
   }
 }
 
+// v2 and v4 are 2 and 3 in each type, the destination 10 before.
+TEST(VectorFloat, TheDestinationIsAddedInOtherTypes) {
+  WaveFixture fixture("gfx90a");
+  const auto result = [&](const char* text, uint64_t ten, uint64_t two, uint64_t three) {
+    for (int lane = 0; lane < fixture.size; ++lane) {
+      const auto set = [&](uint32_t row, uint64_t value) {
+        fixture.wave.row(row)[lane] = static_cast<uint32_t>(value);
+        fixture.wave.row(row + 1)[lane] = static_cast<uint32_t>(value >> 32);
+      };
+      set(0, ten);
+      set(2, two);
+      set(4, three);
+    }
+    fixture.execute(text);
+    return fixture.bits64(0, 7);
+  };
+  EXPECT_EQ(result("v_fmac_f64_e32 v[0:1], v[2:3], v[4:5]", 0x4024000000000000, 0x4000000000000000,
+                   0x4008000000000000),
+            0x4030000000000000u);                                                                  // 16
+  EXPECT_EQ(result("v_fmac_f16_e32 v0, v2, v4", 0x4900, 0x4000, 0x4200), 0x4c00u);                 // 16
+  EXPECT_EQ(result("v_mac_f32_e32 v0, v2, v4", 0x41200000, 0x40000000, 0x40400000), 0x41800000u);  // 16
+  EXPECT_EQ(result("v_madmk_f32 v0, v2, 0x40a00000, v4", 0, 0x40000000, 0x40400000),
+            0x41500000u);                                                                    // 2 * 5 + 3 = 13
+  EXPECT_EQ(result("v_fmamk_f16 v0, v2, 0x4500, v4", 0, 0x4000, 0x4200) & 0xffff, 0x4a80u);  // 2 * 5 + 3 = 13
+  // The smaller number, whatever the other is; -0 is below 0.
+  EXPECT_EQ(result("v_min_num_f64 v[0:1], v[2:3], v[4:5]", 0, 0x7ff8000000000000, 0x4008000000000000),
+            0x4008000000000000u);
+  EXPECT_EQ(result("v_min_num_f64 v[0:1], v[2:3], v[4:5]", 0, 0, 0x8000000000000000), 0x8000000000000000u);
+  EXPECT_EQ(result("v_min_num_f16 v0, v2, v4", 0, 0x7e00, 0x4200) & 0xffff, 0x4200u);
+  EXPECT_EQ(result("v_min_num_f16 v0, v2, v4", 0, 0xc000, 0x4200) & 0xffff, 0xc000u);
+  EXPECT_EQ(result("v_pk_min_num_f16 v0, v2, v4", 0, 0x7e003c00, 0x40004000) & 0xffffffff, 0x40003c00u);
+}
+
 // Directions of rounding: nearest, up, down, toward zero.
 TEST(VectorFloat, ModeRounds) {
   struct Directed {

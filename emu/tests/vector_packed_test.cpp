@@ -143,5 +143,15 @@ TEST(VectorDots, TheDestinationIsAdded) {
   EXPECT_EQ(fixture.bits(0, 9), 0x48804500u);
 }
 
+// Eight products of 4-bit numbers are added to the destination.
+TEST(VectorDot, TheDestinationIsAdded) {
+  WaveFixture fixture("gfx90a");
+  fixture.set_all<uint32_t>(0, 100);
+  fixture.set_all<uint32_t>(2, 0xf1111111);  // -1 and seven times 1
+  fixture.set_all<uint32_t>(4, 0x22222222);
+  fixture.execute("v_dot8c_i32_i4_e32 v0, v2, v4");
+  EXPECT_EQ(fixture.bits(0, 9), 112u);
+}
+
 }  // namespace
 }  // namespace hipemu

@@ -10,6 +10,7 @@
 
 #include "exec/decode.h"
 #include "exec/wave.h"
+#include "tested.h"
 
 namespace hipemu {
 
@@ -56,10 +57,12 @@ class WaveFixture {
 
   // As the disassembler prints it.
   void execute(std::string_view text) {
-    const auto operation = decode(parse_instruction(text), chip, size);
+    const Instruction instruction = parse_instruction(text);
+    const auto operation = decode(instruction, chip, size);
     wave.operation = operation.get();
     operation->run(wave, *operation);
     wave.operation = nullptr;
+    record_tested(instruction);
   }
 
   const Chip& chip;
