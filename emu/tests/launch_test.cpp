@@ -210,6 +210,25 @@ TEST_P(LaunchTest, TrapIsAnAssertion) {
   EXPECT_EQ(fault->kind, Fault::Kind::assertion) << fault->report;
 }
 
+TEST_P(LaunchTest, WrongMatrixLayout) {
+  if (std::string_view(GetParam()) != "gfx1100") GTEST_SKIP() << "operands are repeated on gfx11 only";
+  auto* out = buffer<float>(256);
+  Launch right = launch("matrix_layout");
+  right.block = {32, 1, 1};
+  pass(right, out, 0u);
+  const auto none = run(right);
+  ASSERT_FALSE(none) << none->report;
+  // A times the unit matrix: element (row, column) is row + column.
+  for (int i = 0; i < 256; ++i) ASSERT_EQ(out[i], static_cast<float>(i / 16 + i % 16));
+  Launch wrong = launch("matrix_layout");
+  wrong.block = {32, 1, 1};
+  pass(wrong, out, 1u);
+  const auto fault = run(wrong);
+  ASSERT_TRUE(fault);
+  EXPECT_EQ(fault->kind, Fault::Kind::matrix_layout) << fault->report;
+  EXPECT_NE(fault->report.find("v_wmma_f32_16x16x16_f16"), std::string::npos) << fault->report;
+}
+
 INSTANTIATE_TEST_SUITE_P(Chips, LaunchTest,
                          testing::Values("gfx1100", "gfx90a", "gfx942", "gfx1201", "gfx1030"),
                          [](const auto& chip) { return std::string(chip.param); });

@@ -87,3 +87,20 @@ extern "C" __global__ void endless(volatile u32* data) {
 }
 
 extern "C" __global__ void trap() { __builtin_trap(); }
+
+#if defined(__gfx1100__)
+typedef _Float16 half16 __attribute__((ext_vector_type(16)));
+typedef float float8 __attribute__((ext_vector_type(8)));
+
+// Lanes 16 to 31 must repeat what lanes 0 to 15 hold of A and B; `wrong` gives them rows of their own.
+extern "C" __global__ void matrix_layout(float* out, u32 wrong) {
+  const u32 row = wrong != 0 ? tx() : tx() % 16;
+  half16 a, b;
+  for (int k = 0; k < 16; ++k) {
+    a[k] = (_Float16)(float)(row + k);
+    b[k] = (_Float16)(float)(tx() % 16 == (u32)k ? 1.0f : 0.0f);
+  }
+  const float8 c = __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(a, b, float8{});
+  for (int i = 0; i < 8; ++i) out[(2 * i + tx() / 16) * 16 + tx() % 16] = c[i];
+}
+#endif
