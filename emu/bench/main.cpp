@@ -5,11 +5,13 @@
 //
 // Options of the emulator are read once per process, so each configuration runs in a child of its own.
 #include <fmt/format.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -141,6 +143,7 @@ Measurement in_child(const std::string& chip, const std::string& kernel, bool ch
   if (pipe(pipes) != 0) std::abort();
   const pid_t child = fork();
   if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  // when the benchmark is stopped
     setenv("HIPEMU_CHECK", checks ? "on" : "off", 1);
     setenv("HIPEMU_THREADS", std::to_string(threads).c_str(), 1);
     const Measurement result = kernel == "matmul"    ? run_matmul(chip)

@@ -21,7 +21,6 @@ class WaveFixture {
     wave.lanes = size;
     wave.vectors.resize(512u * size);
     wave.vector_rows = 256;
-    wave.accumulator_base = 256;
     wave.mode = 0xf0;  // denormals kept, round to nearest
     wave.initial_exec = size == 64 ? ~0ull : 0xffffffffull;
     set_exec(wave.initial_exec);

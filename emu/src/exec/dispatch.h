@@ -35,7 +35,7 @@ struct Dispatch {
   int wave_size = 32;
   std::shared_ptr<Program> program;
   uint32_t lds_size = 0, scratch_size = 0;  // per workgroup, per lane
-  uint32_t vector_rows = 0;                 // registers per wave, accumulators included
+  uint32_t vector_rows = 0;                 // vector registers per wave, accumulators not counted
   std::byte* kernarg = nullptr;             // with the hidden arguments
   std::byte* packet = nullptr;              // the AQL packet a kernel can look at
   uint64_t seed = 0;

@@ -87,7 +87,6 @@ void begin_wave(Wave& wave, Workgroup& group, Dispatch& dispatch, int number, ui
   wave.group = &group;
   wave.dispatch = &dispatch;
   wave.vector_rows = dispatch.vector_rows;
-  wave.accumulator_base = 256;
   wave.scratch_size = dispatch.scratch_size;
   wave.scratch =
       group.scratch_storage.data() + static_cast<std::size_t>(number) * lanes * dispatch.scratch_size;

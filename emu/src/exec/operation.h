@@ -104,7 +104,6 @@ struct Operation {
   int64_t offset = 0, offset1 = 0;
   uint32_t flags = 0;
   int64_t immediate = 0;
-  uint64_t target = 0;  // of a branch, in bytes from the end of the instruction
 
   std::shared_ptr<const Operation> second;  // of a dual-issue pair
   std::shared_ptr<const LanePermutation> owned_permutation;

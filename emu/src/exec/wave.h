@@ -52,7 +52,6 @@ struct Wave {
   alignas(16) std::array<uint32_t, scalar::count> scalars{};
   std::vector<uint32_t> vectors;  // row r, lane l at [r * lanes + l]; rows 256 and up are the accumulators
   uint32_t vector_rows = 0;       // rows below 256 that the kernel may use
-  uint32_t accumulator_base = 0;  // where row 256 is stored
 
   std::byte* scratch = nullptr;  // lanes * scratch_size bytes; lane l begins at l * scratch_size
   uint32_t scratch_size = 0;
