@@ -1,5 +1,6 @@
 // Runs the rows of elementwise.inc on every device there is: values for every size, layout, dtype and special
 // number, alone and fused with neighbours; gradients against central differences.
+#include "test_devices.h"
 #include "variations.h"
 
 namespace hearth::testing {
@@ -116,7 +117,7 @@ TEST_P(ElementwiseTable, ValuesForEverySize) {
                                      {33, 65},
                                      {5, 7, 3},
                                      {2, 1, 3, 2, 2, 1, 3}};
-  for (const auto device : devices()) {
+  for (const auto device : tested_devices()) {
     const OnDevice here(device);
     for (const auto dtype : floating_dtypes)
       for (const auto& shape : shapes) {
@@ -133,7 +134,7 @@ TEST_P(ElementwiseTable, ValuesForEverySize) {
 TEST_P(ElementwiseTable, ValuesForEveryLayout) {
   if (!has_values()) GTEST_SKIP() << "integers only";
   Failures failures(row().name);
-  for (const auto device : devices()) {
+  for (const auto device : tested_devices()) {
     const OnDevice here(device);
     for (const auto dtype : floating_dtypes)
       for (const auto first : layouts)
@@ -159,7 +160,7 @@ TEST_P(ElementwiseTable, Broadcasting) {
   const std::vector<std::pair<Shape, Shape>> pairs = {
       {{5, 1}, {1, 7}},    {{4}, {3, 4}},      {{3, 4}, {4}},    {{}, {3, 4}}, {{3, 4}, {}},
       {{2, 1, 3}, {4, 1}}, {{1, 33}, {33, 1}}, {{0, 3}, {1, 3}}, {{1}, {0}},   {{2, 3, 1, 2}, {3, 5, 1}}};
-  for (const auto device : devices()) {
+  for (const auto device : tested_devices()) {
     const OnDevice here(device);
     for (const auto dtype : floating_dtypes)
       for (const auto& [a, b] : pairs) {
@@ -176,7 +177,7 @@ TEST_P(ElementwiseTable, SpecialValues) {
   Failures failures(row().name);
   constexpr double nan = std::numeric_limits<double>::quiet_NaN(),
                    infinity = std::numeric_limits<double>::infinity();
-  for (const auto device : devices()) {
+  for (const auto device : tested_devices()) {
     const OnDevice here(device);
     for (const auto dtype : floating_dtypes) {
       const double limit = largest(dtype);
@@ -213,7 +214,7 @@ TEST_P(ElementwiseTable, SpecialValues) {
 
 TEST_P(ElementwiseTable, Integers) {
   Failures failures(row().name);
-  for (const auto device : devices()) {
+  for (const auto device : tested_devices()) {
     const OnDevice here(device);
     for (const auto dtype : integer_dtypes) {
       if (dtype == DType::bool_ && row().name.starts_with("shift"))
@@ -259,7 +260,7 @@ TEST_P(ElementwiseTable, BetweenNeighbours) {
   if (!has_values() || row().rule == Rule::compare || row().rule == Rule::logical)
     GTEST_SKIP() << "no floating result";
   Failures failures(row().name);
-  for (const auto device : devices()) {
+  for (const auto device : tested_devices()) {
     const OnDevice here(device);
     for (const auto dtype : floating_dtypes)
       for (const auto neighbours : {Neighbours::before, Neighbours::after, Neighbours::both})
@@ -284,7 +285,7 @@ TEST_P(ElementwiseTable, BeforeAReduction) {
   if (!has_values() || row().rule == Rule::compare || row().rule == Rule::logical)
     GTEST_SKIP() << "no floating result";
   Failures failures(row().name);
-  for (const auto device : devices()) {
+  for (const auto device : tested_devices()) {
     const OnDevice here(device);
     for (const auto dtype : {DType::f32, DType::f64})
       for (const auto layout : layouts)
@@ -313,7 +314,7 @@ TEST_P(ElementwiseTable, BeforeAReduction) {
 TEST_P(ElementwiseTable, Gradient) {
   if (!row().has_gradient_a && !row().has_gradient_b) GTEST_SKIP() << "no gradient";
   Failures failures(row().name);
-  for (const auto device : devices()) {
+  for (const auto device : tested_devices()) {
     const OnDevice here(device);
     for (const auto layout : {Layout::contiguous, Layout::transposed, Layout::sliced, Layout::flipped}) {
       // The numbers are f32 so that both dtypes see the same.

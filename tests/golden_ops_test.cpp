@@ -347,7 +347,7 @@ class GoldenOps : public ::testing::TestWithParam<Golden> {
     ASSERT_TRUE(table.contains(golden.function))
         << golden.function << " has no line in the table of this file";
     const auto& function = table.at(golden.function);
-    for (const auto device : complete_devices()) {
+    for (const auto device : tested_devices()) {
       const OnDevice here(device);
       auto call = prepare(golden, dtype, false);
       std::vector<Tensor> leaves;
@@ -373,7 +373,7 @@ class GoldenOps : public ::testing::TestWithParam<Golden> {
     ASSERT_TRUE(table.contains(golden.function));
     const auto expected = file().tensors.find(golden.number + ".half");
     if (expected == file().tensors.end()) GTEST_SKIP() << "integer result, or not meant for half precision";
-    for (const auto device : complete_devices()) {
+    for (const auto device : tested_devices()) {
       const OnDevice here(device);
       const auto output = table.at(golden.function)(prepare(golden, dtype, true));
       EXPECT_EQ(output.dtype(), dtype) << golden.name;

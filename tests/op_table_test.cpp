@@ -74,7 +74,7 @@ class OpTable : public ::testing::TestWithParam<OpCase> {
 
 TEST_P(OpTable, ValuesForEveryLayout) {
   Failures failures(entry().name);
-  for (const auto device : complete_devices()) {
+  for (const auto device : tested_devices()) {
     const OnDevice here(device);
     for (const auto dtype : floating_dtypes)
       for (const auto layout : layouts) {
@@ -94,7 +94,7 @@ TEST_P(OpTable, ValuesForEveryLayout) {
 TEST_P(OpTable, Integers) {
   if (!entry().integers) GTEST_SKIP() << "floating only";
   Failures failures(entry().name);
-  for (const auto device : complete_devices()) {
+  for (const auto device : tested_devices()) {
     const OnDevice here(device);
     for (const auto dtype : integer_dtypes)
       for (const auto layout : {Layout::contiguous, Layout::sliced}) {
@@ -115,7 +115,7 @@ TEST_P(OpTable, Integers) {
 
 TEST_P(OpTable, BetweenNeighbours) {
   Failures failures(entry().name);
-  for (const auto device : complete_devices()) {
+  for (const auto device : tested_devices()) {
     const OnDevice here(device);
     for (const auto layout : {Layout::contiguous, Layout::transposed}) {
       const auto dtype = DType::f32;
@@ -180,7 +180,7 @@ TEST_P(OpTable, Gradient) {
     ASSERT_LE(static_cast<std::size_t>(corners), want.size() / 3)
         << entry().name << " has too many corners to check its gradient";
   }
-  for (const auto device : complete_devices()) {
+  for (const auto device : tested_devices()) {
     const OnDevice here(device);
     for (const auto layout : {Layout::contiguous, Layout::transposed, Layout::sliced, Layout::flipped}) {
       const auto gradients_in = [&](DType dtype) {

@@ -31,7 +31,7 @@ class Semantics : public ::testing::TestWithParam<Device> {
  private:
   std::optional<OnDevice> here_;
 };
-INSTANTIATE_TEST_SUITE_P(Devices, Semantics, ::testing::ValuesIn(complete_devices()),
+INSTANTIATE_TEST_SUITE_P(Devices, Semantics, ::testing::ValuesIn(tested_devices()),
                          [](const auto& parameter) {
                            auto name = to_string(parameter.param);
                            std::replace_if(
@@ -141,7 +141,7 @@ TYPED_TEST(IntegerSemantics, WrapAround) {
   using T = TypeParam;
   using U = std::make_unsigned_t<T>;
   constexpr T low = std::numeric_limits<T>::min(), high = std::numeric_limits<T>::max();
-  for (const auto device : complete_devices()) {
+  for (const auto device : tested_devices()) {
     const OnDevice here(device);
     const auto x = tensor<T>({low, high, T{3}});
     const auto wrap = [](auto v) { return static_cast<T>(static_cast<U>(v)); };
@@ -161,7 +161,7 @@ TYPED_TEST(IntegerSemantics, WrapAround) {
 
 TYPED_TEST(IntegerSemantics, DivisionByZeroGivesZero) {
   using T = TypeParam;
-  for (const auto device : complete_devices()) {
+  for (const auto device : tested_devices()) {
     const OnDevice here(device);
     const auto a = tensor<T>({T{7}, T{0}, std::numeric_limits<T>::min(), std::numeric_limits<T>::max()});
     const auto zero = tensor<T>({T{0}});
@@ -184,7 +184,7 @@ TYPED_TEST(IntegerSemantics, DivisionByZeroGivesZero) {
 TYPED_TEST(IntegerSemantics, DivisionRoundsAsItsNameSays) {
   using T = TypeParam;
   if constexpr (std::is_signed_v<T>)
-    for (const auto device : complete_devices()) {
+    for (const auto device : tested_devices()) {
       const OnDevice here(device);
       const auto a = tensor<T>({T{7}, T{-7}, T{7}, T{-7}, T{6}}),
                  b = tensor<T>({T{2}, T{2}, T{-2}, T{-2}, T{-3}});
@@ -198,7 +198,7 @@ TYPED_TEST(IntegerSemantics, DivisionRoundsAsItsNameSays) {
 TYPED_TEST(IntegerSemantics, ShiftsOutOfRange) {
   using T = TypeParam;
   constexpr int bits = sizeof(T) * 8;
-  for (const auto device : complete_devices()) {
+  for (const auto device : tested_devices()) {
     const OnDevice here(device);
     const auto x = tensor<T>({T{1}, T{5}, std::numeric_limits<T>::max(), std::numeric_limits<T>::min()});
     const auto by = [](int count) { return tensor<T>({static_cast<T>(count)}); };
@@ -220,7 +220,7 @@ TYPED_TEST(IntegerSemantics, ShiftsOutOfRange) {
 
 TYPED_TEST(IntegerSemantics, Powers) {
   using T = TypeParam;
-  for (const auto device : complete_devices()) {
+  for (const auto device : tested_devices()) {
     const OnDevice here(device);
     const auto power = [](int a, int b) {
       return pow(tensor<T>({static_cast<T>(a)}), tensor<T>({static_cast<T>(b)})).template item<T>();
@@ -241,7 +241,7 @@ TYPED_TEST(IntegerSemantics, Powers) {
 TYPED_TEST(IntegerSemantics, LargeValuesAreExact) {
   using T = TypeParam;
   constexpr T high = std::numeric_limits<T>::max();
-  for (const auto device : complete_devices()) {
+  for (const auto device : tested_devices()) {
     const OnDevice here(device);
     const auto x = tensor<T>({high, static_cast<T>(high - 1)});
     EXPECT_EQ(max(x).template item<T>(), high);

@@ -1,13 +1,22 @@
 // The devices that tests of all operations run on.
 #pragma once
 
+#include <cstdlib>
+#include <string_view>
 #include <vector>
 
 #include "hearth/device.h"
 
 namespace hearth {
 
-// Those with a kernel for every operation. GPUs have kernels for elementwise operations only, so far.
-inline std::vector<Device> complete_devices() { return {Device{}}; }
+// The CPU, or the devices that HEARTH_TEST_DEVICES names ("rocm", "cuda:0"): all whose name begins so.
+inline std::vector<Device> tested_devices() {
+  const char* wanted = std::getenv("HEARTH_TEST_DEVICES");
+  if (wanted == nullptr) return {Device{}};
+  std::vector<Device> found;
+  for (const Device device : devices())
+    if (to_string(device).starts_with(wanted)) found.push_back(device);
+  return found;
+}
 
 }  // namespace hearth

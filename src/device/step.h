@@ -1,6 +1,7 @@
 // Step: what a backend is asked to run. A plan is a list of steps; a backend turns each into a Kernel once.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -68,13 +69,16 @@ struct Step {
 struct KernelArguments {
   void* const* inputs;
   void* const* outputs;
-  const Number* numbers;  // the expression's immediates; for random operations seed and offset
+  const Number* numbers;    // the expression's immediates; for random operations seed and offset
+  void* scratch = nullptr;  // Kernel::scratch_bytes() of memory, nobody else's during the run
 };
 
 // A step made ready for a device. Kernels keep no state between runs; one may run in several plans.
 class Kernel {
  public:
   virtual ~Kernel() = default;
+  // Memory on the device that a run needs besides inputs and outputs; it becomes part of the plan's arena.
+  virtual std::size_t scratch_bytes() const { return 0; }
   virtual void run(const KernelArguments& arguments) const = 0;
 };
 

@@ -43,8 +43,26 @@ class GpuBackend final : public Backend {
   bool host_accessible() const override { return false; }
 
   std::unique_ptr<Kernel> prepare(const Step& step) override {
-    if (step.op == Op::copy) return make_elementwise(gpu_, step);
-    throw KernelError(fmt::format("[{}] has no kernel on {} yet", op_name(step.op), to_string(device_)));
+    switch (op_kind(step.op)) {
+      case OpKind::reduce:
+        return make_reduction(gpu_, step);
+      case OpKind::scan:
+        return make_scan(gpu_, step);
+      case OpKind::movement:
+        return step.op == Op::copy ? make_elementwise(gpu_, step) : make_movement(gpu_, step);
+      case OpKind::indexing:
+        return make_indexing(gpu_, step);
+      case OpKind::contraction:
+        return step.op == Op::matmul ? make_matmul(gpu_, step) : make_convolution(gpu_, step);
+      case OpKind::pooling:
+        return make_pooling(gpu_, step);
+      case OpKind::normalisation:
+        return make_normalisation(gpu_, step);
+      case OpKind::random:
+        return make_random(gpu_, step);
+      default:
+        throw KernelError(fmt::format("[{}] is not a step", op_name(step.op)));
+    }
   }
   bool fuses_epilogue(Op) const override { return false; }
 

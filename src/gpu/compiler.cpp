@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -164,6 +165,20 @@ std::vector<std::string> all_options(const Driver& driver, const std::string& ar
   return options;
 }
 
+// Those of our headers that a text includes, directly or not.
+std::vector<const KernelHeader*> included_headers(const std::string& text) {
+  std::vector<const KernelHeader*> included;
+  const auto add_from = [&](std::string_view from) {
+    for (const KernelHeader& header : kernel_headers())
+      if (from.find(fmt::format("#include \"{}\"", header.name)) != std::string_view::npos &&
+          std::find(included.begin(), included.end(), &header) == included.end())
+        included.push_back(&header);
+  };
+  add_from(text);
+  for (std::size_t i = 0; i < included.size(); ++i) add_from(included[i]->text);  // grows as it goes
+  return included;
+}
+
 Hash128 key_of(const Driver& driver, const std::vector<std::string>& options, const KernelSource& source) {
   Hasher hasher;
   int major = 0, minor = 0;
@@ -172,7 +187,7 @@ Hash128 key_of(const Driver& driver, const std::vector<std::string>& options, co
   hasher.add(minor);
   hasher.add(driver.version);
   for (const std::string& option : options) add_text(hasher, option);
-  for (const KernelHeader& header : kernel_headers()) add_text(hasher, header.text);
+  for (const KernelHeader* header : included_headers(source.text)) add_text(hasher, header->text);
   add_text(hasher, source.text);
   return hasher.finish();
 }
@@ -182,9 +197,9 @@ class Program {
  public:
   Program(const Driver& driver, const KernelSource& source) : driver_(driver) {
     std::vector<const char*> texts, names;
-    for (const KernelHeader& header : kernel_headers()) {
-      texts.push_back(header.text);
-      names.push_back(header.name);
+    for (const KernelHeader* header : included_headers(source.text)) {
+      texts.push_back(header->text);
+      names.push_back(header->name);
     }
     driver.check_compiler(
         driver.call.program_create(&program_, source.text.c_str(), source.name.c_str(),

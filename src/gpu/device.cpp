@@ -91,11 +91,10 @@ Function GpuDevice::function(const KernelSource& source, const std::string& name
   return function;
 }
 
-void GpuDevice::launch(const Function& function, unsigned blocks, unsigned threads, unsigned shared,
-                       Arguments& arguments) const {
+void GpuDevice::launch(const Function& function, const LaunchShape& shape, Arguments& arguments) const {
   use();
-  driver_.check(driver_.call.launch(function.handle, blocks, 1, 1, threads, 1, 1, shared, stream_,
-                                    arguments.data(), nullptr),
+  driver_.check(driver_.call.launch(function.handle, shape.x, shape.y, shape.z, shape.threads, 1, 1,
+                                    shape.shared, stream_, arguments.data(), nullptr),
                 "launching a kernel");
 }
 

@@ -12,6 +12,7 @@
 #include "gpu/compiler.h"
 #include "gpu/driver/driver.h"
 #include "hearth/device.h"
+#include "hearth/small_vector.h"
 
 namespace hearth::gpu {
 
@@ -21,17 +22,42 @@ struct Function {
   int most_threads = 1024;  // per block, as its registers allow
 };
 
-// Collects pointers to the arguments of a launch; values must live until launch() returns.
+// The arguments of a launch, by address: values must live until launch() returns.
 class Arguments {
  public:
   template <class T>
   void add(const T& value) {
+    static_assert(std::is_trivially_copyable_v<T>);
     pointers_.push_back(const_cast<void*>(static_cast<const void*>(&value)));
+    sizes_.push_back(sizeof(T));
   }
   void** data() { return pointers_.data(); }
+  std::size_t count() const { return pointers_.size(); }
+  std::size_t size(std::size_t index) const { return sizes_[index]; }
 
  private:
-  std::vector<void*> pointers_;
+  SmallVector<void*, 24> pointers_;
+  SmallVector<std::uint32_t, 24> sizes_;
+};
+
+struct LaunchShape {
+  unsigned x = 1, y = 1, z = 1;  // blocks
+  unsigned threads = 256;        // per block
+  unsigned shared = 0;           // bytes of shared memory besides what the kernel declares
+};
+
+class GpuDevice;
+
+// A function that is compiled when it is first needed: which of several variants a step runs may follow from
+// the alignment of its arguments. Safe from any thread.
+class LazyFunction {
+ public:
+  template <class MakeSource>
+  const Function& get(GpuDevice& device, const MakeSource& make_source, const char* name) const;
+
+ private:
+  mutable std::once_flag once_;
+  mutable Function function_;
 };
 
 // Safe from any thread. Lives as long as the process.
@@ -56,8 +82,13 @@ class GpuDevice {
 
   // The function `name` of `source`, compiled and loaded on first use.
   Function function(const KernelSource& source, const std::string& name);
-  void launch(const Function& function, unsigned blocks, unsigned threads, unsigned shared,
-              Arguments& arguments) const;
+  void launch(const Function& function, const LaunchShape& shape, Arguments& arguments) const;
+  template <class... Values>
+  void launch(const Function& function, const LaunchShape& shape, const Values&... values) const {
+    Arguments arguments;
+    (arguments.add(values), ...);
+    launch(function, shape, arguments);
+  }
   // Blocks that fill the device with a loop over the rest, for `items` of work in blocks of `per_block`.
   unsigned grid_for(std::uint64_t items, unsigned per_block) const;
 
@@ -73,5 +104,11 @@ class GpuDevice {
   std::mutex mutex_;
   std::unordered_map<std::string, Function> functions_;  // by source text and name
 };
+
+template <class MakeSource>
+const Function& LazyFunction::get(GpuDevice& device, const MakeSource& make_source, const char* name) const {
+  std::call_once(once_, [&] { function_ = device.function(make_source(), name); });
+  return function_;
+}
 
 }  // namespace hearth::gpu

@@ -38,7 +38,9 @@ class ElementwiseKernel final : public Kernel {
   void run(const KernelArguments& arguments) const override {
     if (count_ == 0) return;
     const int packet = linear_ && aligned(arguments) ? packet_ : 1;
-    const Function function = device_.function({"elementwise", source(packet), {}}, "elementwise");
+    const auto make_source = [&] { return KernelSource{"elementwise", source(packet), {}}; };
+    const Function& function =
+        (packet > 1 ? in_packets_ : by_element_).get(device_, make_source, "elementwise");
     Arguments values;
     for (std::size_t i = 0; i < inputs_.size(); ++i) values.add(arguments.inputs[i]);
     for (std::size_t k = 0; k < outputs_.size(); ++k) values.add(arguments.outputs[k]);
@@ -55,7 +57,7 @@ class ElementwiseKernel final : public Kernel {
         for (const auto& stride : loop_.strides[i]) values.add(stride);
     }
     const std::uint64_t items = (count + static_cast<unsigned>(packet) - 1) / static_cast<unsigned>(packet);
-    device_.launch(function, device_.grid_for(items, threads), threads, 0, values);
+    device_.launch(function, {.x = device_.grid_for(items, threads), .threads = threads}, values);
   }
 
  private:
@@ -212,6 +214,7 @@ class ElementwiseKernel final : public Kernel {
   bool linear_ = false;
   int packet_ = 1;
   std::vector<DType> inputs_, outputs_;
+  LazyFunction in_packets_, by_element_;
 };
 
 }  // namespace

@@ -20,12 +20,23 @@ std::string describe(const DraftStep& draft) {
                      draft.outputs.size() == 1 ? "" : "s");
 }
 
-// The backend makes each step ready; the places it reads and writes go to one list.
-void prepare_kernels(const Drafts& drafts, const std::vector<Place>& places, const LinearGraph& graph,
-                     Backend& backend, bool describe_steps, Plan& plan) {
-  for (const auto& draft : drafts.steps) {
+using Kernels = std::vector<std::shared_ptr<const Kernel>>;
+
+Kernels prepare_kernels(const Drafts& drafts, Backend& backend) {
+  Kernels kernels;
+  for (const auto& draft : drafts.steps) kernels.push_back(backend.prepare(draft.step));
+  return kernels;
+}
+
+// The places that each step reads and writes go to one list.
+void add_steps(const Drafts& drafts, Kernels& kernels, const Placement& placement, const LinearGraph& graph,
+               bool describe_steps, Plan& plan) {
+  const std::vector<Place>& places = placement.places;
+  for (std::size_t index = 0; index < drafts.steps.size(); ++index) {
+    const DraftStep& draft = drafts.steps[index];
     PlannedStep step;
-    step.kernel = backend.prepare(draft.step);
+    step.kernel = std::move(kernels[index]);
+    step.scratch = placement.scratch[index];
     step.op = draft.step.op;
     step.nodes = draft.nodes;
     step.places_begin = static_cast<std::uint32_t>(plan.places.size());
@@ -83,8 +94,11 @@ std::shared_ptr<const Plan> build_plan(const LinearGraph& graph, Backend& backen
   plan->device = backend.info().device;
   plan->stats.nodes = graph.nodes.size();
   const Drafts drafts = draft_steps(graph, backend, options);
-  const Placement placement = place_values(graph, drafts, replacements, *plan);
-  prepare_kernels(drafts, placement.places, graph, backend, options.describe_steps, *plan);
+  Kernels kernels = prepare_kernels(drafts, backend);
+  std::vector<std::size_t> scratch_bytes;
+  for (const auto& kernel : kernels) scratch_bytes.push_back(kernel->scratch_bytes());
+  const Placement placement = place_values(graph, drafts, scratch_bytes, replacements, *plan);
+  add_steps(drafts, kernels, placement, graph, options.describe_steps, *plan);
   summarize(drafts, placement, options, *plan);
   return plan;
 }

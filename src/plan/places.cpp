@@ -12,9 +12,13 @@ namespace {
 
 class Placer {
  public:
-  Placer(const LinearGraph& graph, const Drafts& drafts, const std::vector<Replacement>& replacements,
-         Plan& plan)
-      : graph_(graph), drafts_(drafts), replacements_(replacements), plan_(plan) {}
+  Placer(const LinearGraph& graph, const Drafts& drafts, const std::vector<std::size_t>& scratch_bytes,
+         const std::vector<Replacement>& replacements, Plan& plan)
+      : graph_(graph),
+        drafts_(drafts),
+        scratch_bytes_(scratch_bytes),
+        replacements_(replacements),
+        plan_(plan) {}
 
   Placement run() {
     // The roots of the results get buffers of their own; everything else lives in the arena.
@@ -34,7 +38,8 @@ class Placer {
 
     std::vector<MemoryRequest> requests;
     std::vector<std::int64_t> request_of(size(), -1);
-    std::unordered_set<std::int64_t> taken;  // requests whose memory has been taken over
+    std::vector<std::int64_t> scratch_request;  // per step
+    std::unordered_set<std::int64_t> taken;     // requests whose memory has been taken over
     for (std::uint32_t step = 0; step < drafts_.steps.size(); ++step) {
       for (std::size_t k = 0; k < drafts_.steps[step].outputs.size(); ++k) {
         const auto root = drafts_.steps[step].outputs[k];
@@ -53,11 +58,15 @@ class Placer {
         requests.push_back(request);
         result_.bytes += request.bytes;
       }
+      scratch_request.push_back(static_cast<std::int64_t>(requests.size()));
+      requests.push_back({scratch_bytes_[step], step, step, -1});
     }
     const auto memory = plan_memory(requests);
     plan_.arena_bytes = memory.total;
     plan_.stats.arena_bytes = memory.total;
     plan_.stats.required_bytes = memory.required;
+    for (const auto request : scratch_request)
+      result_.scratch.push_back(memory.offsets[static_cast<std::size_t>(request)]);
 
     std::vector<std::uint32_t> leaf_of(size(), no_node);
     for (std::uint32_t node = 0; node < size(); ++node) {
@@ -159,6 +168,7 @@ class Placer {
 
   const LinearGraph& graph_;
   const Drafts& drafts_;
+  const std::vector<std::size_t>& scratch_bytes_;
   const std::vector<Replacement>& replacements_;
   Plan& plan_;
   Placement result_;
@@ -167,8 +177,9 @@ class Placer {
 }  // namespace
 
 Placement place_values(const LinearGraph& graph, const Drafts& drafts,
+                       const std::vector<std::size_t>& scratch_bytes,
                        const std::vector<Replacement>& replacements, Plan& plan) {
-  return Placer(graph, drafts, replacements, plan).run();
+  return Placer(graph, drafts, scratch_bytes, replacements, plan).run();
 }
 
 }  // namespace hearth

@@ -35,6 +35,7 @@ struct PlannedStep {
   std::uint32_t numbers_begin = 0;  // in Plan::numbers
   Op op = Op::value;
   std::uint32_t nodes = 1;  // of the graph, computed by this step
+  std::size_t scratch = 0;  // where in the arena the kernel's scratch memory is
 };
 
 struct PlannedNumber {

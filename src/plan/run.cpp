@@ -66,7 +66,8 @@ std::vector<std::shared_ptr<Buffer>> run_plan(const Plan& plan, Backend& backend
   for (const auto& step : plan.steps) {
     void* const* places = pointers.data() + step.places_begin;
     const KernelArguments arguments{places, places + step.inputs,
-                                    bindings.numbers.data() + step.numbers_begin};
+                                    bindings.numbers.data() + step.numbers_begin,
+                                    arena ? static_cast<char*>(arena->data) + step.scratch : nullptr};
     if (!profile && !validate) {
       step.kernel->run(arguments);
       continue;

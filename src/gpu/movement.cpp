@@ -1,0 +1,13 @@
+// Elements moved to other places.
+#include <fmt/format.h>
+
+#include "gpu/kernels.h"
+#include "hearth/error.h"
+
+namespace hearth::gpu {
+
+std::unique_ptr<Kernel> make_movement(GpuDevice& device, const Step& step) {
+  throw KernelError(fmt::format("[{}] has no kernel on {} yet", op_name(step.op), device.name()));
+}
+
+}  // namespace hearth::gpu
