@@ -15,9 +15,10 @@ namespace {
 using Kind = TextOperand::Kind;
 
 const std::unordered_map<std::string_view, Semantics>& table() {
-  static const auto instance = [] {
-    std::unordered_map<std::string_view, Semantics> rows;
-    for (const Semantics& row : all_semantics()) rows.emplace(row.name, row);
+  // Never destroyed: a kernel may still run while the process ends.
+  static const auto& instance = *[] {
+    auto* rows = new std::unordered_map<std::string_view, Semantics>;
+    for (const Semantics& row : all_semantics()) rows->emplace(row.name, row);
     return rows;
   }();
   return instance;

@@ -60,7 +60,7 @@ Llvm open_llvm() {
 }
 
 const Llvm& llvm() {
-  static const Llvm instance = open_llvm();
+  static const Llvm& instance = *new Llvm(open_llvm());  // never destroyed: kernels are decoded as they run
   if (!instance.failure.empty()) throw DisassemblerError(instance.failure);
   return instance;
 }

@@ -77,7 +77,7 @@ void read_memory_modifiers(const Instruction& instruction, Operation& op) {
 }
 
 std::string_view lasting_name(std::string_view prefix, std::string_view rest) {
-  static std::deque<std::string> names;
+  static auto& names = *new std::deque<std::string>;
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
   return names.emplace_back(std::string(prefix) + std::string(rest));

@@ -1,5 +1,5 @@
 // Comparisons of lanes: every one gives a lane mask, and the v_cmpx form EXEC as well.
-#include <memory>
+#include <deque>
 #include <string>
 
 #include "exec/semantics/float_functions.h"
@@ -15,11 +15,10 @@ void run_and_set_exec(Wave& wave, const Operation& op) {
   wave.set_mask(scalar::exec, wave.mask(op.destination[0].index));
 }
 
-// The names of rows made at run time live here.
+// The names of rows made at run time live here, as long as the process.
 std::string_view keep(std::string name) {
-  static std::vector<std::unique_ptr<std::string>> names;
-  names.push_back(std::make_unique<std::string>(std::move(name)));
-  return *names.back();
+  static auto& names = *new std::deque<std::string>;
+  return names.emplace_back(std::move(name));
 }
 
 struct Below {
