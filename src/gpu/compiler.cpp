@@ -192,6 +192,17 @@ Hash128 key_of(const Driver& driver, const std::vector<std::string>& options, co
   return hasher.finish();
 }
 
+// For reading, profiling and bug reports: the folder $HEARTH_KERNEL_SOURCES gets the text of each kernel that
+// is compiled, with the options in its first line.
+void keep_source(const Hash128& key, const std::vector<std::string>& options, const KernelSource& source) {
+  const char* folder = std::getenv("HEARTH_KERNEL_SOURCES");
+  if (folder == nullptr || *folder == '\0') return;
+  const std::string text = fmt::format("// {}\n{}", fmt::join(options, " "), source.text);
+  std::filesystem::create_directories(folder);
+  const auto path = std::filesystem::path(folder) / fmt::format("{}-{}.cpp", source.name, hexadecimal(key));
+  write_atomically(path, [&](AtomicFile& file) { file.write(std::as_bytes(std::span(text))); });
+}
+
 // A program of the run-time compiler.
 class Program {
  public:
@@ -260,6 +271,7 @@ std::vector<char> compile(const Driver& driver, const std::string& architecture,
   if (std::vector<char> code = cache().get(key); !code.empty()) return code;
 
   const auto begin = std::chrono::steady_clock::now();
+  keep_source(key, options, source);
   Program program(driver, source);
   const int result = program.compile(options);
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;

@@ -23,7 +23,8 @@ struct CompilerStats {
 
 // Compiles for `architecture` ("gfx1100", "sm_90") with waves of `wave_size` lanes. The result is kept in
 // memory, and on disk under the user's cache folder ($XDG_CACHE_HOME/hearth/kernels; HEARTH_KERNEL_CACHE
-// names another, "off" none). Throws CompileError with the compiler's log. Safe from any thread.
+// names another, "off" none). $HEARTH_KERNEL_SOURCES names a folder that gets the text of each kernel that is
+// compiled. Throws CompileError with the compiler's log. Safe from any thread.
 std::vector<char> compile(const Driver& driver, const std::string& architecture, int wave_size,
                           const KernelSource& source);
 

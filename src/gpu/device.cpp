@@ -47,8 +47,10 @@ GpuDevice::GpuDevice(const Driver& driver, int ordinal, Device device)
   driver.check(driver.call.device_architecture(text.data(), static_cast<int>(text.size()), ordinal),
                "asking for the architecture");
   architecture_ = text.data();
+  target_ = target_of(architecture_);
   driver.check(driver.call.device_total_memory(&total_memory_, ordinal), "asking for the memory");
   wave_size_ = driver.attribute(Attribute::wave_size, ordinal);
+  target_.wave_size = wave_size_;
   compute_units_ = driver.attribute(Attribute::compute_units, ordinal);
   shared_bytes_ = static_cast<std::size_t>(driver.attribute(Attribute::shared_per_block, ordinal));
   constexpr unsigned non_blocking = 1;

@@ -11,6 +11,7 @@
 #include "device/memory_pool.h"
 #include "gpu/compiler.h"
 #include "gpu/driver/driver.h"
+#include "gpu/target.h"
 #include "hearth/device.h"
 #include "hearth/small_vector.h"
 
@@ -67,6 +68,7 @@ class GpuDevice {
 
   const Driver& driver() const { return driver_; }
   const std::string& architecture() const { return architecture_; }
+  const Target& target() const { return target_; }
   const std::string& name() const { return name_; }
   int wave_size() const { return wave_size_; }
   int compute_units() const { return compute_units_; }
@@ -97,6 +99,7 @@ class GpuDevice {
   int ordinal_;
   Device device_;
   std::string name_, architecture_;
+  Target target_;
   int wave_size_ = 32, compute_units_ = 1;
   std::size_t shared_bytes_ = 0, total_memory_ = 0;
   StreamHandle stream_ = nullptr;
