@@ -124,6 +124,38 @@ TEST_F(GpuTest, AnOperationWithoutAKernelSaysSo) {
   }
 }
 
+TEST_F(GpuTest, ReplayedPlansSeeWhatChanges) {
+  const Config before = config();
+  Config plain = before;
+  plain.enable_operator_fusion = false;  // so that there are steps enough
+  set_config(plain);
+  for (const Device device : gpus()) {
+    Tensor state = zeros({100}).to(device), expected_state = zeros({100});
+    const auto step = [](Tensor& kept, const Tensor& x) {
+      kept = kept * 0.5 + x;
+      return tanh(kept * 3.0 - x) * 2.0;
+    };
+    auto compiled = compile([&](const std::vector<Tensor>& in) {
+      Tensor kept = in[1];
+      const Tensor result = step(kept, in[0]);
+      return std::vector<Tensor>{result, kept};
+    });
+    std::vector<Tensor> kept_alive;  // so that buffers lie elsewhere each time
+    for (int run = 0; run < 6; ++run) {
+      const Tensor x = randn({100}).eval();
+      const auto results = compiled({x.to(device), state});
+      const Tensor expected = step(expected_state, x);
+      state = results[1];
+      kept_alive.push_back(results[0]);
+      const auto got = to_doubles(results[0]), want = to_doubles(expected);
+      for (std::size_t i = 0; i < got.size(); ++i)
+        ASSERT_NEAR(got[i], want[i], 1e-5) << to_string(device) << " run " << run << " element " << i;
+    }
+    EXPECT_NE(compiled.explain().find("launches as one graph"), std::string::npos) << compiled.explain();
+  }
+  set_config(before);
+}
+
 TEST_F(GpuTest, KernelsAreCompiledOnce) {
   const auto compute = [](const Tensor& x) { return (x * 1.5 + 0.25).eval(); };
   for (const Device device : gpus()) {

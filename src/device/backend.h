@@ -2,11 +2,29 @@
 #pragma once
 
 #include <memory>
+#include <span>
 
 #include "device/step.h"
 #include "hearth/device.h"
 
 namespace hearth {
+
+// A kernel and what it is to work on. The arrays live until the call that gets them returns.
+struct StepRun {
+  const Kernel* kernel = nullptr;
+  KernelArguments arguments;
+  std::uint32_t inputs = 0, outputs = 0, numbers = 0;
+};
+
+// The steps of one plan, made ready to run again and again. One thread at a time.
+class Replay {
+ public:
+  virtual ~Replay() = default;
+  // Has the effect of running the steps one by one; each time with the same kernels, perhaps with other
+  // arguments.
+  virtual void run(std::span<const StepRun> steps) = 0;
+  virtual std::size_t launches() const = 0;  // kernels that the device is given in one run
+};
 
 // Threads: every function may be called from any thread.
 class Backend {
@@ -25,6 +43,9 @@ class Backend {
   virtual std::unique_ptr<Kernel> prepare(const Step& step) = 0;
   // True iff a step of this operation takes an expression over its result.
   virtual bool fuses_epilogue(Op op) const = 0;
+
+  // For a plan that runs more than once; null where running the steps one by one is as good.
+  virtual std::unique_ptr<Replay> make_replay() { return nullptr; }
 
   virtual void synchronize() = 0;
   virtual MemoryStats memory_stats() const = 0;

@@ -7,6 +7,7 @@
 #include "gpu/backends.h"
 #include "gpu/device.h"
 #include "gpu/kernels.h"
+#include "gpu/replay.h"
 #include "hearth/error.h"
 
 namespace hearth::gpu {
@@ -66,6 +67,7 @@ class GpuBackend final : public Backend {
   }
   bool fuses_epilogue(Op) const override { return false; }
 
+  std::unique_ptr<Replay> make_replay() override { return gpu::make_replay(gpu_); }
   void synchronize() override { gpu_.synchronize(); }
   MemoryStats memory_stats() const override { return const_cast<GpuDevice&>(gpu_).pool().stats(); }
   void reset_peak_memory() override { gpu_.pool().reset_peak(); }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 
+#include "gpu/launch_recorder.h"
 #include "hearth/error.h"
 
 namespace hearth::gpu {
@@ -94,6 +95,7 @@ Function GpuDevice::function(const KernelSource& source, const std::string& name
 }
 
 void GpuDevice::launch(const Function& function, const LaunchShape& shape, Arguments& arguments) const {
+  if (LaunchRecorder* recorder = LaunchRecorder::current()) return recorder->add(function, shape, arguments);
   use();
   driver_.check(driver_.call.launch(function.handle, shape.x, shape.y, shape.z, shape.threads, 1, 1,
                                     shape.shared, stream_, arguments.data(), nullptr),

@@ -45,6 +45,7 @@ struct LaunchShape {
   unsigned x = 1, y = 1, z = 1;  // blocks
   unsigned threads = 256;        // per block
   unsigned shared = 0;           // bytes of shared memory besides what the kernel declares
+  bool operator==(const LaunchShape&) const = default;
 };
 
 class GpuDevice;
