@@ -1,8 +1,11 @@
 // Backend: what a device can do for a plan.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "device/step.h"
 #include "hearth/device.h"
@@ -26,6 +29,24 @@ class Replay {
   virtual std::size_t launches() const = 0;  // kernels that the device is given in one run
 };
 
+// An argument of a user's kernel.
+struct KernelValue {
+  const void* data = nullptr;
+  std::size_t bytes = 0;
+};
+
+// A user's kernel on a device. Safe from any thread.
+class LoadedKernel {
+ public:
+  struct Resources {
+    int registers = 0, shared_bytes = 0, spilled_bytes = 0, most_threads = 0;
+  };
+  virtual ~LoadedKernel() = default;
+  virtual void launch(const std::array<unsigned, 3>& blocks, const std::array<unsigned, 3>& threads,
+                      unsigned shared_bytes, std::span<const KernelValue> values) const = 0;
+  virtual const Resources& resources() const = 0;
+};
+
 // Threads: every function may be called from any thread.
 class Backend {
  public:
@@ -47,6 +68,9 @@ class Backend {
   // For a plan that runs more than once; null where running the steps one by one is as good.
   virtual std::unique_ptr<Replay> make_replay() { return nullptr; }
 
+  // Throws CompileError, and DeviceError where the device runs no such kernels.
+  virtual std::shared_ptr<const LoadedKernel> load_kernel(const std::string& source, const std::string& name,
+                                                          const std::vector<std::string>& options) = 0;
   virtual void synchronize() = 0;
   virtual MemoryStats memory_stats() const = 0;
   virtual void reset_peak_memory() = 0;

@@ -8,6 +8,7 @@
 #include "gpu/device.h"
 #include "gpu/kernels.h"
 #include "gpu/replay.h"
+#include "gpu/user_kernel.h"
 #include "hearth/error.h"
 
 namespace hearth::gpu {
@@ -68,6 +69,10 @@ class GpuBackend final : public Backend {
   bool fuses_epilogue(Op) const override { return false; }
 
   std::unique_ptr<Replay> make_replay() override { return gpu::make_replay(gpu_); }
+  std::shared_ptr<const LoadedKernel> load_kernel(const std::string& source, const std::string& name,
+                                                  const std::vector<std::string>& options) override {
+    return load_user_kernel(gpu_, source, name, options);
+  }
   void synchronize() override { gpu_.synchronize(); }
   MemoryStats memory_stats() const override { return const_cast<GpuDevice&>(gpu_).pool().stats(); }
   void reset_peak_memory() override { gpu_.pool().reset_peak(); }

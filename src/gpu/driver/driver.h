@@ -45,7 +45,7 @@ enum class Attribute {
   count_,
 };
 
-enum class FunctionAttribute { threads_per_block, shared_bytes, local_bytes, registers, binary_version };
+enum class FunctionAttribute { threads_per_block, shared_bytes, constant_bytes, local_bytes, registers };
 
 // A kernel launch as a node of a graph.
 struct KernelNode {
