@@ -49,7 +49,8 @@ class GpuBackend final : public Backend {
       case OpKind::reduce:
         return make_reduction(gpu_, step);
       case OpKind::scan:
-        return make_scan(gpu_, step);
+        return step.op == Op::argmax || step.op == Op::argmin ? make_arg_reduction(gpu_, step)
+                                                              : make_scan(gpu_, step);
       case OpKind::movement:
         return step.op == Op::copy ? make_elementwise(gpu_, step) : make_movement(gpu_, step);
       case OpKind::indexing:
