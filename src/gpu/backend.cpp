@@ -64,7 +64,7 @@ class GpuBackend final : public Backend {
         throw KernelError(fmt::format("[{}] is not a step", op_name(step.op)));
     }
   }
-  bool fuses_epilogue(Op) const override { return false; }
+  bool fuses_epilogue(Op op) const override { return op == Op::matmul; }
 
   void synchronize() override { gpu_.synchronize(); }
   MemoryStats memory_stats() const override { return const_cast<GpuDevice&>(gpu_).pool().stats(); }
