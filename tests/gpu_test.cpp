@@ -124,6 +124,71 @@ TEST_F(GpuTest, AnOperationWithoutAKernelSaysSo) {
   }
 }
 
+TEST_F(GpuTest, KernelsOfTheUsersOwn) {
+  const std::string source = R"(
+    extern "C" __global__ void fill(float* out, float from, int width, int height) {
+      int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
+      if (x < width && y < height) out[y * width + x] = from + x + 100 * y;
+    })";
+  for (const Device device : gpus()) {
+    const auto fill = compile_kernel(source, "fill", device);
+    EXPECT_GT(fill.registers(), 0);
+    EXPECT_EQ(fill.spilled_bytes(), 0);
+    const Tensor out = zeros({5, 20}).to(device).eval();
+    fill.launch({.blocks = {2, 2}, .threads = {16, 4}}, out, 0.5f, 20, 5);
+    const auto values = to_doubles(out);
+    for (int y = 0; y < 5; ++y)
+      for (int x = 0; x < 20; ++x) ASSERT_EQ(values[static_cast<std::size_t>(y * 20 + x)], 0.5 + x + 100 * y);
+    EXPECT_THROW(fill.launch({.threads = {4096}}, out, 0.5f, 20, 5), ValueError);
+    EXPECT_THROW(fill.launch({.threads = {64}}, zeros({5, 20}).to(Device{}), 0.5f, 20, 5), DeviceError);
+    EXPECT_THROW(fill.launch({.threads = {64}}, out.transpose(0, 1), 0.5f, 20, 5), ShapeError);
+  }
+}
+
+TEST_F(GpuTest, AKernelThatDoesNotCompileShowsTheLog) {
+  for (const Device device : gpus()) {
+    try {
+      compile_kernel("extern \"C\" __global__ void bad() { no_such_thing(); }", "bad", device);
+      FAIL() << "compiled";
+    } catch (const CompileError& error) {
+      EXPECT_NE(error.log().find("no_such_thing"), std::string::npos) << error.log();
+    }
+  }
+  EXPECT_THROW(compile_kernel("", "nothing", Device{}), DeviceError);
+}
+
+TEST_F(GpuTest, ReplayedPlansSeeWhatChanges) {
+  const Config before = config();
+  Config plain = before;
+  plain.enable_operator_fusion = false;  // so that there are steps enough
+  set_config(plain);
+  for (const Device device : gpus()) {
+    Tensor state = zeros({100}).to(device), expected_state = zeros({100});
+    const auto step = [](Tensor& kept, const Tensor& x) {
+      kept = kept * 0.5 + x;
+      return tanh(kept * 3.0 - x) * 2.0;
+    };
+    auto compiled = compile([&](const std::vector<Tensor>& in) {
+      Tensor kept = in[1];
+      const Tensor result = step(kept, in[0]);
+      return std::vector<Tensor>{result, kept};
+    });
+    std::vector<Tensor> kept_alive;  // so that buffers lie elsewhere each time
+    for (int run = 0; run < 6; ++run) {
+      const Tensor x = randn({100}).eval();
+      const auto results = compiled({x.to(device), state});
+      const Tensor expected = step(expected_state, x);
+      state = results[1];
+      kept_alive.push_back(results[0]);
+      const auto got = to_doubles(results[0]), want = to_doubles(expected);
+      for (std::size_t i = 0; i < got.size(); ++i)
+        ASSERT_NEAR(got[i], want[i], 1e-5) << to_string(device) << " run " << run << " element " << i;
+    }
+    EXPECT_NE(compiled.explain().find("launches as one graph"), std::string::npos) << compiled.explain();
+  }
+  set_config(before);
+}
+
 TEST_F(GpuTest, KernelsAreCompiledOnce) {
   const auto compute = [](const Tensor& x) { return (x * 1.5 + 0.25).eval(); };
   for (const Device device : gpus()) {

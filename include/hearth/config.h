@@ -18,6 +18,7 @@ enum class OptimizationLevel { conservative, balanced, aggressive };
 struct Config {
   OptimizationLevel optimization_level = OptimizationLevel::balanced;
   bool enable_operator_fusion = true;  // false: every operation is a step of its own
+  bool enable_graph_replay = true;     // false: a GPU is given every kernel of a plan by itself
   bool enable_memory_pooling = true;   // false: memory goes back to the system at once
   double memory_pool_size_gb = 8.0;    // most memory the pool keeps for later use
   double max_memory_fraction = 0.9;    // of the device's memory; beyond it OutOfMemory is thrown

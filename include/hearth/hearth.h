@@ -9,6 +9,7 @@
 #include "hearth/grad.h"
 #include "hearth/init.h"
 #include "hearth/io.h"
+#include "hearth/kernel.h"
 #include "hearth/metrics.h"
 #include "hearth/models.h"
 #include "hearth/nn.h"

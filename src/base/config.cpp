@@ -94,6 +94,7 @@ struct Option {
 const std::vector<Option> options = {
     HEARTH_OPTION(optimization_level, parse_level),
     HEARTH_OPTION(enable_operator_fusion, parse_bool),
+    HEARTH_OPTION(enable_graph_replay, parse_bool),
     HEARTH_OPTION(enable_memory_pooling, parse_bool),
     HEARTH_OPTION(memory_pool_size_gb, parse_number),
     HEARTH_OPTION(max_memory_fraction, parse_number),

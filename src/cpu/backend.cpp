@@ -130,6 +130,10 @@ class CpuBackend final : public Backend {
   }
   bool fuses_epilogue(Op op) const override { return op == Op::matmul; }
 
+  std::shared_ptr<const LoadedKernel> load_kernel(const std::string&, const std::string& name,
+                                                  const std::vector<std::string>&) override {
+    throw DeviceError(fmt::format("[compile_kernel] {} needs a GPU, the device is cpu", name));
+  }
   void synchronize() override {}
   MemoryStats memory_stats() const override { return pool().stats(); }
   void reset_peak_memory() override { pool().reset_peak(); }

@@ -1,12 +1,51 @@
 // Backend: what a device can do for a plan.
 #pragma once
 
+#include <array>
 #include <memory>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "device/step.h"
 #include "hearth/device.h"
 
 namespace hearth {
+
+// A kernel and what it is to work on. The arrays live until the call that gets them returns.
+struct StepRun {
+  const Kernel* kernel = nullptr;
+  KernelArguments arguments;
+  std::uint32_t inputs = 0, outputs = 0, numbers = 0;
+};
+
+// The steps of one plan, made ready to run again and again. One thread at a time.
+class Replay {
+ public:
+  virtual ~Replay() = default;
+  // Has the effect of running the steps one by one; each time with the same kernels, perhaps with other
+  // arguments.
+  virtual void run(std::span<const StepRun> steps) = 0;
+  virtual std::size_t launches() const = 0;  // kernels that the device is given in one run
+};
+
+// An argument of a user's kernel.
+struct KernelValue {
+  const void* data = nullptr;
+  std::size_t bytes = 0;
+};
+
+// A user's kernel on a device. Safe from any thread.
+class LoadedKernel {
+ public:
+  struct Resources {
+    int registers = 0, shared_bytes = 0, spilled_bytes = 0, most_threads = 0;
+  };
+  virtual ~LoadedKernel() = default;
+  virtual void launch(const std::array<unsigned, 3>& blocks, const std::array<unsigned, 3>& threads,
+                      unsigned shared_bytes, std::span<const KernelValue> values) const = 0;
+  virtual const Resources& resources() const = 0;
+};
 
 // Threads: every function may be called from any thread.
 class Backend {
@@ -26,6 +65,12 @@ class Backend {
   // True iff a step of this operation takes an expression over its result.
   virtual bool fuses_epilogue(Op op) const = 0;
 
+  // For a plan that runs more than once; null where running the steps one by one is as good.
+  virtual std::unique_ptr<Replay> make_replay() { return nullptr; }
+
+  // Throws CompileError, and DeviceError where the device runs no such kernels.
+  virtual std::shared_ptr<const LoadedKernel> load_kernel(const std::string& source, const std::string& name,
+                                                          const std::vector<std::string>& options) = 0;
   virtual void synchronize() = 0;
   virtual MemoryStats memory_stats() const = 0;
   virtual void reset_peak_memory() = 0;

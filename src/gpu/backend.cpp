@@ -7,6 +7,8 @@
 #include "gpu/backends.h"
 #include "gpu/device.h"
 #include "gpu/kernels.h"
+#include "gpu/replay.h"
+#include "gpu/user_kernel.h"
 #include "hearth/error.h"
 
 namespace hearth::gpu {
@@ -47,7 +49,8 @@ class GpuBackend final : public Backend {
       case OpKind::reduce:
         return make_reduction(gpu_, step);
       case OpKind::scan:
-        return make_scan(gpu_, step);
+        return step.op == Op::argmax || step.op == Op::argmin ? make_arg_reduction(gpu_, step)
+                                                              : make_scan(gpu_, step);
       case OpKind::movement:
         return step.op == Op::copy ? make_elementwise(gpu_, step) : make_movement(gpu_, step);
       case OpKind::indexing:
@@ -66,6 +69,11 @@ class GpuBackend final : public Backend {
   }
   bool fuses_epilogue(Op op) const override { return op == Op::matmul; }
 
+  std::unique_ptr<Replay> make_replay() override { return gpu::make_replay(gpu_); }
+  std::shared_ptr<const LoadedKernel> load_kernel(const std::string& source, const std::string& name,
+                                                  const std::vector<std::string>& options) override {
+    return load_user_kernel(gpu_, source, name, options);
+  }
   void synchronize() override { gpu_.synchronize(); }
   MemoryStats memory_stats() const override { return const_cast<GpuDevice&>(gpu_).pool().stats(); }
   void reset_peak_memory() override { gpu_.pool().reset_peak(); }

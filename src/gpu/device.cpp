@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 
+#include "gpu/launch_recorder.h"
 #include "hearth/error.h"
 
 namespace hearth::gpu {
@@ -94,10 +95,12 @@ Function GpuDevice::function(const KernelSource& source, const std::string& name
 }
 
 void GpuDevice::launch(const Function& function, const LaunchShape& shape, Arguments& arguments) const {
+  if (LaunchRecorder* recorder = LaunchRecorder::current()) return recorder->add(function, shape, arguments);
   use();
-  driver_.check(driver_.call.launch(function.handle, shape.x, shape.y, shape.z, shape.threads, 1, 1,
-                                    shape.shared, stream_, arguments.data(), nullptr),
-                "launching a kernel");
+  driver_.check(
+      driver_.call.launch(function.handle, shape.x, shape.y, shape.z, shape.threads, shape.threads_y,
+                          shape.threads_z, shape.shared, stream_, arguments.data(), nullptr),
+      "launching a kernel");
 }
 
 unsigned GpuDevice::grid_for(std::uint64_t items, unsigned per_block) const {

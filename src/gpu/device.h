@@ -32,6 +32,10 @@ class Arguments {
     pointers_.push_back(const_cast<void*>(static_cast<const void*>(&value)));
     sizes_.push_back(sizeof(T));
   }
+  void add(const void* value, std::size_t bytes) {
+    pointers_.push_back(const_cast<void*>(value));
+    sizes_.push_back(static_cast<std::uint32_t>(bytes));
+  }
   void** data() { return pointers_.data(); }
   std::size_t count() const { return pointers_.size(); }
   std::size_t size(std::size_t index) const { return sizes_[index]; }
@@ -45,6 +49,8 @@ struct LaunchShape {
   unsigned x = 1, y = 1, z = 1;  // blocks
   unsigned threads = 256;        // per block
   unsigned shared = 0;           // bytes of shared memory besides what the kernel declares
+  unsigned threads_y = 1, threads_z = 1;
+  bool operator==(const LaunchShape&) const = default;
 };
 
 class GpuDevice;

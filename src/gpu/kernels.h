@@ -8,12 +8,13 @@
 
 namespace hearth::gpu {
 
-std::unique_ptr<Kernel> make_elementwise(GpuDevice& device, const Step& step);  // copy with an expression
-std::unique_ptr<Kernel> make_reduction(GpuDevice& device, const Step& step);    // sum prod max min all any
-std::unique_ptr<Kernel> make_matmul(GpuDevice& device, const Step& step);       // with an optional epilogue
-std::unique_ptr<Kernel> make_convolution(GpuDevice& device, const Step& step);  // conv and its gradients
+std::unique_ptr<Kernel> make_elementwise(GpuDevice& device, const Step& step);    // copy with an expression
+std::unique_ptr<Kernel> make_reduction(GpuDevice& device, const Step& step);      // sum prod max min all any
+std::unique_ptr<Kernel> make_arg_reduction(GpuDevice& device, const Step& step);  // argmax argmin
+std::unique_ptr<Kernel> make_matmul(GpuDevice& device, const Step& step);         // with an optional epilogue
+std::unique_ptr<Kernel> make_convolution(GpuDevice& device, const Step& step);    // conv and its gradients
 std::unique_ptr<Kernel> make_pooling(GpuDevice& device, const Step& step);   // max, avg and their gradients
-std::unique_ptr<Kernel> make_scan(GpuDevice& device, const Step& step);      // arg-reductions, cum*, argsort
+std::unique_ptr<Kernel> make_scan(GpuDevice& device, const Step& step);      // cum*, argsort
 std::unique_ptr<Kernel> make_movement(GpuDevice& device, const Step& step);  // concat pad unslice arange
 std::unique_ptr<Kernel> make_indexing(GpuDevice& device, const Step& step);  // take, gather, scatter, ...
 std::unique_ptr<Kernel> make_normalisation(GpuDevice& device, const Step& step);  // softmax, norms, rope

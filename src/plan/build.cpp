@@ -54,6 +54,7 @@ void add_steps(const Drafts& drafts, Kernels& kernels, const Placement& placemen
       plan.places.push_back(places[node]);
       plan.elements.push_back({graph.nodes[node]->dtype, graph.nodes[node]->count()});
     }
+    step.numbers = static_cast<std::uint32_t>(draft.numbers.size());
     plan.numbers.insert(plan.numbers.end(), draft.numbers.begin(), draft.numbers.end());
     plan.steps.push_back(std::move(step));
     if (describe_steps) plan.step_descriptions.push_back(describe(draft));
@@ -85,7 +86,8 @@ PlanOptions plan_options() {
   const Config current = config();
   const bool optimize = current.optimization_level != OptimizationLevel::conservative;
   return {optimize && current.enable_operator_fusion, optimize,
-          current.optimization_level == OptimizationLevel::aggressive, false};
+          current.optimization_level == OptimizationLevel::aggressive, false,
+          optimize && current.enable_graph_replay};
 }
 
 std::shared_ptr<const Plan> build_plan(const LinearGraph& graph, Backend& backend, const PlanOptions& options,
@@ -100,12 +102,16 @@ std::shared_ptr<const Plan> build_plan(const LinearGraph& graph, Backend& backen
   const Placement placement = place_values(graph, drafts, scratch_bytes, replacements, *plan);
   add_steps(drafts, kernels, placement, graph, options.describe_steps, *plan);
   summarize(drafts, placement, options, *plan);
+  constexpr std::size_t worth_replaying = 4;
+  if (options.replay && plan->steps.size() >= worth_replaying)
+    if (auto replay = backend.make_replay()) plan->replay = std::make_unique<PlanReplay>(std::move(replay));
   return plan;
 }
 
 std::string Plan::describe() const {
   std::string text = fmt::format("{} nodes, {} steps on {}\n", stats.nodes, steps.size(), to_string(device));
   for (const auto& pass : passes) text += "  " + pass + "\n";
+  if (replay) text += "  " + replay->describe() + "\n";
   for (std::size_t i = 0; i < step_descriptions.size(); ++i)
     text += fmt::format("  step {:<4} {}\n", i, step_descriptions[i]);
   return text;

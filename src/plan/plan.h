@@ -12,6 +12,7 @@
 #include "device/backend.h"
 #include "hearth/eval.h"
 #include "plan/linear_graph.h"
+#include "plan/replay.h"
 
 namespace hearth {
 
@@ -32,7 +33,7 @@ struct PlannedStep {
   std::shared_ptr<const Kernel> kernel;
   std::uint32_t places_begin = 0;  // inputs, then outputs, in Plan::places
   std::uint32_t inputs = 0, outputs = 0;
-  std::uint32_t numbers_begin = 0;  // in Plan::numbers
+  std::uint32_t numbers_begin = 0, numbers = 0;  // in Plan::numbers
   Op op = Op::value;
   std::uint32_t nodes = 1;  // of the graph, computed by this step
   std::size_t scratch = 0;  // where in the arena the kernel's scratch memory is
@@ -67,7 +68,8 @@ struct Plan {
   std::vector<std::int64_t> donors;       // per output: the leaf whose memory it may be written to, or -1
   std::size_t arena_bytes = 0;
   PlanStats stats;
-  std::vector<std::string> passes;  // what each pass did, for explain()
+  std::vector<std::string> passes;     // what each pass did, for explain()
+  std::unique_ptr<PlanReplay> replay;  // null: the steps run one by one
   std::string describe() const;
   std::vector<std::string> step_descriptions;  // for explain(); filled only when asked for
 };
@@ -77,6 +79,7 @@ struct PlanOptions {
   bool eliminate_common = true;
   bool multiply_by_reciprocals = false;  // changes results in the last place
   bool describe_steps = false;
+  bool replay = true;
 };
 
 // Options that follow from the process's Config.

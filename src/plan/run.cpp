@@ -39,6 +39,28 @@ void check_results(const Plan& plan, const PlannedStep& step, void* const* resul
   }
 }
 
+KernelArguments arguments_of(const PlannedStep& step, const std::vector<void*>& pointers, const Buffer* arena,
+                             const PlanBindings& bindings) {
+  void* const* places = pointers.data() + step.places_begin;
+  return {places, places + step.inputs, bindings.numbers.data() + step.numbers_begin,
+          arena ? static_cast<char*>(arena->data) + step.scratch : nullptr};
+}
+
+void replay(const Plan& plan, const std::vector<void*>& pointers, const Buffer* arena,
+            const std::vector<std::shared_ptr<Buffer>>& outputs, Backend& backend,
+            const PlanBindings& bindings) {
+  std::vector<StepRun> steps;
+  steps.reserve(plan.steps.size());
+  for (const auto& step : plan.steps)
+    steps.push_back({step.kernel.get(), arguments_of(step, pointers, arena, bindings), step.inputs,
+                     step.outputs, step.numbers});
+  std::vector<ReplayOutput> written;
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    written.push_back(
+        {outputs[i].get(), plan.output_bytes[i], i < bindings.donated.size() && bindings.donated[i]});
+  plan.replay->run(steps, written, backend);
+}
+
 }  // namespace
 
 std::vector<std::shared_ptr<Buffer>> run_plan(const Plan& plan, Backend& backend,
@@ -63,11 +85,12 @@ std::vector<std::shared_ptr<Buffer>> run_plan(const Plan& plan, Backend& backend
 
   const bool profile = profiling_enabled();
   const bool validate = config().enable_strict_validation && backend.host_accessible();
+  if (plan.replay && !profile && !validate) {
+    replay(plan, pointers, arena.get(), outputs, backend, bindings);
+    return outputs;
+  }
   for (const auto& step : plan.steps) {
-    void* const* places = pointers.data() + step.places_begin;
-    const KernelArguments arguments{places, places + step.inputs,
-                                    bindings.numbers.data() + step.numbers_begin,
-                                    arena ? static_cast<char*>(arena->data) + step.scratch : nullptr};
+    const KernelArguments arguments = arguments_of(step, pointers, arena.get(), bindings);
     if (!profile && !validate) {
       step.kernel->run(arguments);
       continue;

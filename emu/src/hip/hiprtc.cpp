@@ -1,5 +1,6 @@
 // hiprtc: compiling at run time.
 #include <fmt/core.h>
+#include <algorithm>
 
 #include <cstring>
 #include <map>
@@ -11,6 +12,7 @@
 #include "hip/handle_table.h"
 #include "hip/hiprtc_prelude.h"
 #include "hip/hiprtc_types.h"
+#include "hip/precompiled_headers.h"
 #include "hip/runtime.h"
 
 #define HIPRTC_API extern "C" __attribute__((visibility("default")))
@@ -189,14 +191,14 @@ hiprtcResult compile(Program& program, const Options& wanted) {
                                         "-D__HIPCC_RTC__",
                                         "-D__HIP_PLATFORM_AMD__=1"};
   const std::string include = hip_include_folder();
+  std::vector<std::string> headers;
   if (!include.empty()) {
-    arguments.push_back("--rocm-path=" + std::filesystem::path(include).parent_path().string());
     // clang looks in the path's include folder, after its own.
-    arguments.insert(arguments.end(), {"-include", "hip/hip_runtime.h", "-include", "hip/hip_fp16.h"});
+    arguments.push_back("--rocm-path=" + std::filesystem::path(include).parent_path().string());
+    headers = {"hip/hip_runtime.h", "hip/hip_fp16.h"};
     // hip_runtime.h of older releases leaves the shuffles out for hiprtc, whose own header had them.
     const char* shuffles = "hip/amd_detail/amd_warp_functions.h";
-    if (std::filesystem::exists(std::filesystem::path(include) / shuffles))
-      arguments.insert(arguments.end(), {"-include", shuffles});
+    if (std::filesystem::exists(std::filesystem::path(include) / shuffles)) headers.emplace_back(shuffles);
   } else {
     folder.write("builtin/hipemu_prelude.h", hiprtc_prelude);
     // Programs may include HIP's headers by name.
@@ -206,12 +208,23 @@ hiprtcResult compile(Program& program, const Options& wanted) {
     arguments.insert(arguments.end(), {"-nogpuinc", "-isystem", (folder.path() / "builtin").string(),
                                        "-include", "hipemu_prelude.h"});
   }
-  for (std::string& option : device_library_options(folder, processor))
-    arguments.push_back(std::move(option));
   if (!wanted.level_given) arguments.emplace_back("-O3");
   if (!wanted.standard_given) arguments.emplace_back("-std=c++14");
   arguments.emplace_back("-Iheaders");
   for (const std::string& option : wanted.passed) arguments.push_back(option);
+  const std::vector<std::string> libraries = device_library_options(folder, processor);
+  if (!headers.empty()) {
+    // A header that the program wants included comes before ours, or changes what they say.
+    const bool plain =
+        !wanted.relocatable && std::none_of(wanted.passed.begin(), wanted.passed.end(), [](auto& text) {
+          return text.starts_with("-include") || text.starts_with("-Xclang");
+        });
+    if (auto parsed = plain ? precompiled_headers(arguments, libraries, headers) : std::nullopt)
+      arguments.insert(arguments.end(), parsed->begin(), parsed->end());
+    else
+      for (const std::string& header : headers) arguments.insert(arguments.end(), {"-include", header});
+  }
+  arguments.insert(arguments.end(), libraries.begin(), libraries.end());
   if (wanted.relocatable) arguments.insert(arguments.end(), {"-fgpu-rdc", "-emit-llvm", "-c"});
   arguments.insert(arguments.end(), {source, "-o", "hipemu_output"});
 

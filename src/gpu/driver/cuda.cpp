@@ -19,6 +19,9 @@ struct Cuda {
   int (*attribute)(int* value, int attribute, int device) = nullptr;
   int (*fill)(unsigned long long target, unsigned char value, std::size_t bytes, void* stream) = nullptr;
   int (*instantiate)(void** executable, void* graph, unsigned long long flags) = nullptr;
+  int (*graph_add_kernel)(void** node, void* graph, void* const* after, std::size_t count,
+                          const void* parameters) = nullptr;
+  int (*graph_update_kernel)(void* executable, void* node, const void* parameters) = nullptr;
   int (*set_function_attribute)(void* function, int attribute, int value) = nullptr;
   int (*enable_peer)(void* context, unsigned flags) = nullptr;
   int (*host_allocate)(void** memory, std::size_t bytes, unsigned flags) = nullptr;
@@ -70,6 +73,34 @@ int fill_bytes(void* target, unsigned char value, std::size_t bytes, void* strea
   return cuda.fill(reinterpret_cast<unsigned long long>(target), value, bytes, stream);
 }
 int graph_instantiate(void** executable, void* graph) { return cuda.instantiate(executable, graph, 0); }
+// CUDA_KERNEL_NODE_PARAMS_v2; the first version is its beginning.
+struct KernelNodeParameters {
+  void* function;
+  unsigned grid[3], block[3], shared;
+  void** arguments;
+  void** extra;
+  void* kernel;
+  void* context;
+};
+KernelNodeParameters parameters_of(const KernelNode& node) {
+  return {node.function,
+          {node.x, node.y, node.z},
+          {node.threads, 1, 1},
+          node.shared,
+          node.arguments,
+          nullptr,
+          nullptr,
+          nullptr};
+}
+int graph_add_kernel(void** node, void* graph, void* const* after, std::size_t count,
+                     const KernelNode& kernel) {
+  const KernelNodeParameters parameters = parameters_of(kernel);
+  return cuda.graph_add_kernel(node, graph, after, count, &parameters);
+}
+int graph_update_kernel(void* executable, void* node, const KernelNode& kernel) {
+  const KernelNodeParameters parameters = parameters_of(kernel);
+  return cuda.graph_update_kernel(executable, node, &parameters);
+}
 int allow_shared(void* function, int bytes) {
   constexpr int max_dynamic_shared = 8;
   return cuda.set_function_attribute(function, max_dynamic_shared, bytes);
@@ -148,6 +179,10 @@ void bind_driver(const Library& library, Driver& driver, std::vector<std::string
   library.bind(call.launch, {"cuLaunchKernel"}, missing);
   library.bind(call.capture_begin, {"cuStreamBeginCapture_v2"}, missing);
   library.bind(call.capture_end, {"cuStreamEndCapture"}, missing);
+  library.bind(call.graph_create, {"cuGraphCreate"}, missing);
+  library.bind(cuda.graph_add_kernel, {"cuGraphAddKernelNode_v2", "cuGraphAddKernelNode"}, missing);
+  library.bind(cuda.graph_update_kernel,
+               {"cuGraphExecKernelNodeSetParams_v2", "cuGraphExecKernelNodeSetParams"}, missing);
   library.bind(cuda.instantiate, {"cuGraphInstantiateWithFlags"}, missing);
   library.bind(call.graph_launch, {"cuGraphLaunch"}, missing);
   library.bind(call.graph_destroy, {"cuGraphDestroy"}, missing);
@@ -159,6 +194,8 @@ void bind_driver(const Library& library, Driver& driver, std::vector<std::string
   call.enable_peer = enable_peer;
   call.allocate_host = allocate_host;
   call.fill_bytes = fill_bytes;
+  call.graph_add_kernel = graph_add_kernel;
+  call.graph_update_kernel = graph_update_kernel;
   call.graph_instantiate = graph_instantiate;
   call.allow_shared = allow_shared;
 }

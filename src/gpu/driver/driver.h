@@ -20,6 +20,7 @@ using ModuleHandle = void*;
 using FunctionHandle = void*;
 using GraphHandle = void*;
 using GraphExecHandle = void*;
+using GraphNodeHandle = void*;
 using ProgramHandle = void*;  // of the run-time compiler
 
 // What is asked about a device, and its number in each vendor's list.
@@ -44,7 +45,16 @@ enum class Attribute {
   count_,
 };
 
-enum class FunctionAttribute { threads_per_block, shared_bytes, local_bytes, registers, binary_version };
+enum class FunctionAttribute { threads_per_block, shared_bytes, constant_bytes, local_bytes, registers };
+
+// A kernel launch as a node of a graph.
+struct KernelNode {
+  FunctionHandle function = nullptr;
+  unsigned x = 1, y = 1, z = 1;  // blocks
+  unsigned threads = 1;          // per block
+  unsigned shared = 0;           // bytes
+  void** arguments = nullptr;    // copied
+};
 
 // All functions return 0 for success; `Driver::check` turns anything else into an exception.
 struct DriverTable {
@@ -96,6 +106,11 @@ struct DriverTable {
 
   int (*capture_begin)(StreamHandle stream, int mode) = nullptr;
   int (*capture_end)(StreamHandle stream, GraphHandle* graph) = nullptr;
+  int (*graph_create)(GraphHandle* graph, unsigned flags) = nullptr;
+  int (*graph_add_kernel)(GraphNodeHandle* node, GraphHandle graph, const GraphNodeHandle* after,
+                          std::size_t count, const KernelNode& kernel) = nullptr;
+  int (*graph_update_kernel)(GraphExecHandle executable, GraphNodeHandle node,
+                             const KernelNode& kernel) = nullptr;
   int (*graph_instantiate)(GraphExecHandle* executable, GraphHandle graph) = nullptr;
   int (*graph_launch)(GraphExecHandle executable, StreamHandle stream) = nullptr;
   int (*graph_destroy)(GraphHandle graph) = nullptr;

@@ -21,6 +21,9 @@ struct Hip {
   int (*memset_async)(void* target, int value, std::size_t bytes, void* stream) = nullptr;
   int (*graph_instantiate)(void** executable, void* graph, void** error_node, char* log,
                            std::size_t bytes) = nullptr;
+  int (*graph_add_kernel)(void** node, void* graph, void* const* after, std::size_t count,
+                          const void* parameters) = nullptr;
+  int (*graph_update_kernel)(void* executable, void* node, const void* parameters) = nullptr;
   int (*enable_peer)(int peer, unsigned flags) = nullptr;
   const char* (*error_name)(int code) = nullptr;
   const char* (*error_text)(int code) = nullptr;
@@ -60,6 +63,28 @@ int fill_bytes(void* target, unsigned char value, std::size_t bytes, void* strea
 }
 int graph_instantiate(void** executable, void* graph) {
   return hip.graph_instantiate(executable, graph, nullptr, nullptr, 0);
+}
+// hipKernelNodeParams.
+struct KernelNodeParameters {
+  unsigned block[3];
+  void** extra;
+  void* function;
+  unsigned grid[3];
+  void** arguments;
+  unsigned shared;
+};
+KernelNodeParameters parameters_of(const KernelNode& node) {
+  return {{node.threads, 1, 1},     nullptr,        node.function,
+          {node.x, node.y, node.z}, node.arguments, node.shared};
+}
+int graph_add_kernel(void** node, void* graph, void* const* after, std::size_t count,
+                     const KernelNode& kernel) {
+  const KernelNodeParameters parameters = parameters_of(kernel);
+  return hip.graph_add_kernel(node, graph, after, count, &parameters);
+}
+int graph_update_kernel(void* executable, void* node, const KernelNode& kernel) {
+  const KernelNodeParameters parameters = parameters_of(kernel);
+  return hip.graph_update_kernel(executable, node, &parameters);
 }
 int enable_peer(int peer) { return hip.enable_peer(peer, 0); }
 int error_name(int code, const char** text) {
@@ -144,6 +169,9 @@ void bind_runtime(const Library& library, Driver& driver, std::vector<std::strin
   library.bind(call.launch, {"hipModuleLaunchKernel"}, missing);
   library.bind(call.capture_begin, {"hipStreamBeginCapture"}, missing);
   library.bind(call.capture_end, {"hipStreamEndCapture"}, missing);
+  library.bind(call.graph_create, {"hipGraphCreate"}, missing);
+  library.bind(hip.graph_add_kernel, {"hipGraphAddKernelNode"}, missing);
+  library.bind(hip.graph_update_kernel, {"hipGraphExecKernelNodeSetParams"}, missing);
   library.bind(hip.graph_instantiate, {"hipGraphInstantiate"}, missing);
   library.bind(call.graph_launch, {"hipGraphLaunch"}, missing);
   library.bind(call.graph_destroy, {"hipGraphDestroy"}, missing);
@@ -159,6 +187,8 @@ void bind_runtime(const Library& library, Driver& driver, std::vector<std::strin
   call.copy_to_host = copy_to_host;
   call.copy_on_device = copy_on_device;
   call.fill_bytes = fill_bytes;
+  call.graph_add_kernel = graph_add_kernel;
+  call.graph_update_kernel = graph_update_kernel;
   call.graph_instantiate = graph_instantiate;
   call.error_name = error_name;
   call.error_text = error_text;

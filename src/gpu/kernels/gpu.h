@@ -82,7 +82,6 @@ template <>
 struct Stored<bool> {
   using Compute = i32;
   static DEVICE i32 load(bool value) { return value; }
-  static DEVICE bool store(i32 value) { return value != 0; }
 };
 template <>
 struct Stored<f16> {
@@ -103,7 +102,10 @@ DEVICE typename Stored<T>::Compute load(T value) {
 }
 template <class T, class C>
 DEVICE T store(C value) {
-  return Stored<T>::store((typename Stored<T>::Compute)value);
+  if constexpr (__is_same(T, bool))
+    return value != 0;  // a half is true, too
+  else
+    return Stored<T>::store((typename Stored<T>::Compute)value);
 }
 // What a value of the compute type becomes when it passes through memory as a T.
 template <class T, class C>

@@ -1,0 +1,154 @@
+// Building, patching and launching the graph of a plan.
+//
+// Each step's kernel writes its launches down (LaunchRecorder). The first run makes a chain of kernel nodes
+// of them. Later runs compare what each step is given with the last time; steps that were given something
+// else write their launches down again, and the nodes that changed are patched.
+#include "gpu/replay.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "gpu/launch_recorder.h"
+#include "hearth/error.h"
+
+namespace hearth::gpu {
+namespace {
+
+using Launch = LaunchRecorder::Launch;
+
+class GraphReplay final : public Replay {
+ public:
+  explicit GraphReplay(GpuDevice& device) : device_(device) {}
+  ~GraphReplay() override { destroy(); }
+  GraphReplay(const GraphReplay&) = delete;
+  GraphReplay& operator=(const GraphReplay&) = delete;
+
+  void run(std::span<const StepRun> steps) override {
+    device_.use();
+    if (executable_ == nullptr || steps.size() != steps_.size())
+      build(steps);
+    else
+      patch(steps);
+    const Driver& driver = device_.driver();
+    driver.check(driver.call.graph_launch(executable_, device_.stream()), "launching a graph");
+  }
+
+  std::size_t launches() const override {
+    std::size_t count = 0;
+    for (const RecordedStep& step : steps_) count += step.launches.size();
+    return count;
+  }
+
+ private:
+  struct RecordedStep {
+    std::vector<void*> pointers;  // inputs, outputs, scratch
+    std::vector<Number> numbers;
+    std::vector<Launch> launches;
+    std::vector<GraphNodeHandle> nodes;
+
+    bool same_arguments(const StepRun& run) const {
+      const KernelArguments& given = run.arguments;
+      return std::equal(given.inputs, given.inputs + run.inputs, pointers.begin()) &&
+             std::equal(given.outputs, given.outputs + run.outputs, pointers.begin() + run.inputs) &&
+             given.scratch == pointers.back() &&
+             (run.numbers == 0 ||
+              std::memcmp(numbers.data(), given.numbers, run.numbers * sizeof(Number)) == 0);
+    }
+    void remember(const StepRun& run) {
+      const KernelArguments& given = run.arguments;
+      pointers.assign(given.inputs, given.inputs + run.inputs);
+      pointers.insert(pointers.end(), given.outputs, given.outputs + run.outputs);
+      pointers.push_back(given.scratch);
+      numbers.assign(given.numbers, given.numbers + run.numbers);
+    }
+  };
+
+  static std::vector<Launch> record(const StepRun& run) {
+    LaunchRecorder recorder;
+    run.kernel->run(run.arguments);
+    return recorder.take();
+  }
+
+  // Calls use(node parameters) with the addresses of a launch's arguments.
+  template <class Use>
+  static int with_node(const Launch& launch, const Use& use) {
+    SmallVector<void*, 24> addresses;
+    for (const std::uint32_t offset : launch.offsets)
+      addresses.push_back(const_cast<std::byte*>(launch.values.data() + offset));
+    const KernelNode node{launch.function,      launch.shape.x,      launch.shape.y,  launch.shape.z,
+                          launch.shape.threads, launch.shape.shared, addresses.data()};
+    return use(node);
+  }
+
+  void build(std::span<const StepRun> steps) {
+    destroy();
+    const Driver& driver = device_.driver();
+    driver.check(driver.call.graph_create(&graph_, 0), "making a graph");
+    GraphNodeHandle last = nullptr;
+    for (const StepRun& run : steps) {
+      RecordedStep step;
+      step.remember(run);
+      step.launches = record(run);
+      for (const Launch& launch : step.launches) {
+        GraphNodeHandle node = nullptr;
+        driver.check(with_node(launch,
+                               [&](const KernelNode& parameters) {
+                                 return driver.call.graph_add_kernel(&node, graph_, last ? &last : nullptr,
+                                                                     last ? 1 : 0, parameters);
+                               }),
+                     "adding a kernel to a graph");
+        step.nodes.push_back(last = node);
+      }
+      steps_.push_back(std::move(step));
+    }
+    driver.check(driver.call.graph_instantiate(&executable_, graph_), "instantiating a graph");
+  }
+
+  void patch(std::span<const StepRun> steps) {
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      RecordedStep& step = steps_[i];
+      if (step.same_arguments(steps[i])) continue;
+      std::vector<Launch> launches = record(steps[i]);
+      // Another variant of the kernel, by alignment, may make other launches.
+      const bool same_shape = std::equal(launches.begin(), launches.end(), step.launches.begin(),
+                                         step.launches.end(), [](const Launch& a, const Launch& b) {
+                                           return a.function == b.function && a.offsets == b.offsets;
+                                         });
+      if (!same_shape) return build(steps);
+      for (std::size_t k = 0; k < launches.size(); ++k) {
+        if (launches[k] == step.launches[k]) continue;
+        const Driver& driver = device_.driver();
+        driver.check(with_node(launches[k],
+                               [&](const KernelNode& parameters) {
+                                 return driver.call.graph_update_kernel(executable_, step.nodes[k],
+                                                                        parameters);
+                               }),
+                     "changing a kernel of a graph");
+      }
+      step.launches = std::move(launches);
+      step.remember(steps[i]);
+    }
+  }
+
+  void destroy() {
+    const DriverTable& call = device_.driver().call;
+    if (executable_ != nullptr) call.graph_exec_destroy(executable_);
+    if (graph_ != nullptr) call.graph_destroy(graph_);
+    executable_ = nullptr;
+    graph_ = nullptr;
+    steps_.clear();
+  }
+
+  GpuDevice& device_;
+  GraphHandle graph_ = nullptr;
+  GraphExecHandle executable_ = nullptr;
+  std::vector<RecordedStep> steps_;
+};
+
+}  // namespace
+
+std::unique_ptr<Replay> make_replay(GpuDevice& device) { return std::make_unique<GraphReplay>(device); }
+
+}  // namespace hearth::gpu
