@@ -1,13 +1,334 @@
-// Matrix products.
+// Matrix products, with the expression that follows one.
+#include "gpu/matmul.h"
+
 #include <fmt/format.h>
 
-#include "gpu/kernels.h"
+#include <algorithm>
+#include <cstring>
+
+#include "device/strided.h"
+#include "gpu/expression_source.h"
+#include "gpu/gemm_tiles.h"
 #include "hearth/error.h"
 
 namespace hearth::gpu {
 
+#include "gpu/kernels/gemm_arguments.h"
+
+namespace {
+
+GemmStackStrides stack_strides(const Strides& strides) {
+  GemmStackStrides result{};
+  std::copy(strides.begin(), strides.end(), result.stride);
+  return result;
+}
+
+// One operand as rows along K.
+struct Operand {
+  DType dtype;
+  std::int64_t rows, depth, row_stride, k_stride;
+  Strides stack;  // along the merged axes of the stack
+
+  bool along_k() const {
+    if (k_stride == 1 || row_stride == 1) return k_stride == 1;
+    return std::abs(k_stride) < std::abs(row_stride);
+  }
+  // Whole packets can be read, given a pointer that is a multiple of them.
+  bool in_packets(int packet) const {
+    const auto fits = [&](std::int64_t stride) { return stride % packet == 0; };
+    if ((along_k() ? k_stride : row_stride) != 1 || !std::all_of(stack.begin(), stack.end(), fits)) return false;
+    return along_k() ? rows == 1 || fits(row_stride) : depth == 1 || fits(k_stride);
+  }
+};
+
+// A number in the type that it is computed in; all are at the start.
+struct Constant {
+  alignas(8) unsigned char bytes[8] = {};
+  void set(DType dtype, const Number& number) {
+    const auto type = compute_type(dtype);
+    if (type == "f64") return put(number.real);
+    if (type == "f32") return put(static_cast<float>(number.real));
+    if (type == "i64") return put(number.integer);
+    put(static_cast<std::int32_t>(number.integer));
+  }
+  template <class T>
+  void put(T value) {
+    std::memcpy(bytes, &value, sizeof value);
+  }
+};
+
+// What a step says, with the axes of the stack merged.
+struct Product {
+  Operand a, b;
+  std::vector<GemmPlace> places;  // of the expression's further inputs
+  std::vector<DType> inputs, outputs;
+  Expression expression;
+  GemmStack stack{};
+  std::int64_t count = 1;  // of products
+
+  explicit Product(const Step& step) : expression(step.expression) {
+    const std::size_t axes = step.domain.size() - 2;
+    const Shape outer(step.domain.begin(), step.domain.begin() + static_cast<std::ptrdiff_t>(axes));
+    std::vector<Strides> strides;
+    for (const Layout& input : step.inputs)
+      strides.emplace_back(input.strides.begin(), input.strides.begin() + static_cast<std::ptrdiff_t>(axes));
+    const StridedLoop loop = collapse(outer, strides);
+    if (loop.shape.size() > gemm_axes)
+      throw KernelError(fmt::format("[matmul] {} axes of a stack that cannot be merged, at most {} are supported",
+                                    loop.shape.size(), gemm_axes));
+    stack.axes = static_cast<int>(loop.shape.size());
+    std::copy(loop.shape.begin(), loop.shape.end(), stack.size);
+    count = element_count(outer);
+    const auto operand = [&](std::size_t i, std::size_t row_axis, std::size_t k_axis) {
+      const Layout& layout = step.inputs[i];
+      return Operand{layout.dtype,
+                     layout.shape[axes + row_axis],
+                     layout.shape[axes + k_axis],
+                     layout.strides[axes + row_axis],
+                     layout.strides[axes + k_axis],
+                     loop.strides[i]};
+    };
+    a = operand(0, 0, 1);
+    b = operand(1, 1, 0);
+    for (std::size_t i = 2; i < step.inputs.size(); ++i) {
+      const Layout& layout = step.inputs[i];
+      inputs.push_back(layout.dtype);
+      places.push_back({layout.strides[axes], layout.strides[axes + 1], stack_strides(loop.strides[i])});
+    }
+    for (const Layout& output : step.outputs) outputs.push_back(output.dtype);
+  }
+};
+
+// The text of a kernel's parts that depend on the expression: a struct Finish, which stores one element, and
+// how it is passed. Values are written out of order by tiles, so that each element finds its own place.
+struct FinishText {
+  std::string structure, parameters, members;
+
+  FinishText(const Product& product) {
+    const Expression& expression = product.expression;
+    const std::string_view result = storage_type(product.a.dtype), sum = compute_type(product.a.dtype);
+    std::string fields, start, loads, stores;
+    const auto pass = [&](const std::string& type, const std::string& name) {
+      fields += fmt::format("  {} {};\n", type, name);
+      parameters += fmt::format(", {} {}", type, name);
+      members += fmt::format(", {}", name);
+    };
+    for (std::size_t k = 0; k < product.outputs.size(); ++k)
+      pass(fmt::format("{}*", storage_type(product.outputs[k])), fmt::format("out{}", k));
+    for (std::size_t i = 0; i < product.inputs.size(); ++i) {
+      const std::size_t value = i + 1;
+      pass(fmt::format("const {}*", storage_type(product.inputs[i])), fmt::format("in{}", value));
+      pass("GemmPlace", fmt::format("place{}", value));
+      start += fmt::format("    at{0} = in{0} + gemm::stack_offset(stack, place{0}.stack, product);\n", value);
+      loads += fmt::format("    const {0} v{1} = load(at{1}[row * place{1}.row + column * place{1}.column]);\n",
+                           compute_type(product.inputs[i]), value);
+    }
+    for (std::size_t i = 0; i < expression.immediates.size(); ++i)
+      pass(std::string(compute_type(expression.immediates[i])), fmt::format("c{}", i));
+    fields += "  i64 first = 0;\n";
+    for (std::size_t i = 0; i < product.inputs.size(); ++i)
+      fields += fmt::format("  const {}* at{} = nullptr;\n", storage_type(product.inputs[i]), i + 1);
+    for (std::size_t k = 0; k < product.outputs.size(); ++k)
+      stores += fmt::format(
+          "    out{}[index] = store<{}>({});\n", k, storage_type(product.outputs[k]),
+          expression.instructions.empty() ? "v0" : value_name(expression, expression.outputs[k]));
+    structure = fmt::format(
+        "struct Finish {{\n  GemmStack stack;\n  i64 rows, columns;\n{}"
+        "  DEVICE void start(u64 product, u32) {{\n    first = (i64)product * rows * columns;\n{}  }}\n"
+        "  DEVICE void operator()(i64 row, i64 column, {} sum) const {{\n"
+        "    const i64 index = first + row * columns + column;\n    const {} v0 = through<{}>(sum);\n{}{}{}  }}\n"
+        "}};\n",
+        fields, start, sum, sum, result, loads, expression_body(expression, "    "), stores);
+  }
+};
+
+std::string beginning(const Product& product) {
+  return "#include \"math.h\"\n#include \"gemm.h\"\n" + operation_functions(product.expression);
+}
+
+// The product in tiles. With `partial`, sums of a part of K go to scratch memory instead.
+std::string tile_source(const Product& product, const GemmTile& tile, int packet_a, int packet_b, bool partial) {
+  const FinishText finish(product);
+  const std::string_view type = storage_type(product.a.dtype), sum = compute_type(product.a.dtype);
+  std::string text = beginning(product);
+  if (!partial) text += finish.structure;
+  text += fmt::format(
+      "KERNEL void __launch_bounds__({}) matmul(const {}* a, const {}* b, GemmShape shape, GemmStack stack,\n"
+      "    GemmStackStrides stack_a, GemmStackStrides stack_b{}) {{\n",
+      tile.threads, type, type, partial ? fmt::format(", {}* sums", sum) : finish.parameters);
+  for (const char* operand : {"a", "b"})
+    text += fmt::format(
+        "  const auto source_{0} = [&](u64 product, i64 end) {{\n"
+        "    return gemm::Matrix<{1}>{{{0} + gemm::stack_offset(stack, stack_{0}, product), shape.{0}_{2}, shape.{0}_k, "
+        "shape.{2}s, end}};\n  }};\n",
+        operand, type, *operand == 'a' ? "row" : "column");
+  text += fmt::format(
+      "  gemm::multiply<{}, {}, {}>(shape, source_a, source_b, {});\n}}\n", tile.type,
+      gemm_fetch(tile, product.a.dtype, product.a.along_k(), packet_a),
+      gemm_fetch(tile, product.b.dtype, product.b.along_k(), packet_b),
+      partial ? fmt::format("gemm::Partial<{}>{{sums, shape.rows, shape.columns, shape.products}}", sum)
+              : fmt::format("Finish{{stack, shape.rows, shape.columns{}}}", finish.members));
+  return text;
+}
+
+std::string combine_source(const Product& product) {
+  const FinishText finish(product);
+  return beginning(product) + finish.structure +
+         fmt::format(
+             "KERNEL void combine(const {}* sums, GemmShape shape, GemmStack stack{}) {{\n"
+             "  gemm::combine(shape, sums, Finish{{stack, shape.rows, shape.columns{}}});\n}}\n",
+             compute_type(product.a.dtype), finish.parameters, finish.members);
+}
+
+bool aligned(const void* pointer, std::size_t bytes) {
+  return reinterpret_cast<std::uintptr_t>(pointer) % bytes == 0;
+}
+
+class MatmulKernel : public Kernel {
+ public:
+  MatmulKernel(GpuDevice& device, const Step& step) : device_(device), product_(step) {
+    const Operand &a = product_.a, &b = product_.b;
+    shape_ = {.rows = a.rows,
+              .columns = b.rows,
+              .depth = a.depth,
+              .a_row = a.row_stride,
+              .a_k = a.k_stride,
+              .b_column = b.row_stride,
+              .b_k = b.k_stride,
+              .split_depth = a.depth,
+              .row_tiles = 1,
+              .column_tiles = 1,
+              .splits = 1,
+              .products = static_cast<unsigned long long>(product_.count)};
+    stack_a_ = stack_strides(a.stack);
+    stack_b_ = stack_strides(b.stack);
+  }
+
+ protected:
+  std::int64_t results() const { return shape_.rows * shape_.columns * product_.count; }
+
+  // Outputs, further inputs with their places, and constants, in the order of FinishText's parameters.
+  void add_finish(Arguments& values, const KernelArguments& arguments, std::vector<Constant>& constants) const {
+    for (std::size_t k = 0; k < product_.outputs.size(); ++k) values.add(arguments.outputs[k]);
+    for (std::size_t i = 0; i < product_.inputs.size(); ++i) {
+      values.add(arguments.inputs[i + 2]);
+      values.add(product_.places[i]);
+    }
+    constants.resize(product_.expression.immediates.size());
+    for (std::size_t i = 0; i < constants.size(); ++i) {
+      constants[i].set(product_.expression.immediates[i], arguments.numbers[i]);
+      values.add(constants[i]);
+    }
+  }
+
+  GpuDevice& device_;
+  Product product_;
+  GemmShape shape_{};
+  GemmStackStrides stack_a_{}, stack_b_{};
+};
+
+class TileKernel final : public MatmulKernel {
+ public:
+  TileKernel(GpuDevice& device, const Step& step, GemmTile tile) : MatmulKernel(device, step), tile_(std::move(tile)) {
+    const auto tiles = [](std::int64_t size, int one) { return static_cast<unsigned>((size + one - 1) / one); };
+    shape_.row_tiles = tiles(shape_.rows, tile_.rows);
+    shape_.column_tiles = tiles(shape_.columns, tile_.columns);
+    const std::uint64_t all = shape_.products * shape_.row_tiles * shape_.column_tiles;
+    const GemmSplit split = split_depth(tile_, all, shape_.depth, device.compute_units());
+    shape_.splits = split.splits;
+    shape_.split_depth = split.depth;
+    const int packet = gemm_packet(tile_, product_.a.dtype);
+    packet_a_ = product_.a.in_packets(packet) ? packet : 1;
+    packet_b_ = product_.b.in_packets(packet) ? packet : 1;
+  }
+
+  std::size_t scratch_bytes() const override {
+    if (shape_.splits == 1) return 0;
+    const std::size_t size = compute_type(product_.a.dtype).ends_with("64") ? 8 : 4;
+    return shape_.splits * static_cast<std::size_t>(results()) * size;
+  }
+
+  void run(const KernelArguments& arguments) const override {
+    if (results() == 0) return;
+    const std::size_t size = dtype_size(product_.a.dtype);
+    const bool packets = aligned(arguments.inputs[0], static_cast<std::size_t>(packet_a_) * size) &&
+                         aligned(arguments.inputs[1], static_cast<std::size_t>(packet_b_) * size);
+    const bool split = shape_.splits > 1;
+    const auto make_source = [&] {
+      return KernelSource{
+          "matmul", tile_source(product_, tile_, packets ? packet_a_ : 1, packets ? packet_b_ : 1, split), {}};
+    };
+    const Function& function = (packets ? in_packets_ : by_element_).get(device_, make_source, "matmul");
+    Arguments values;
+    std::vector<Constant> constants;
+    values.add(arguments.inputs[0]);
+    values.add(arguments.inputs[1]);
+    values.add(shape_);
+    values.add(product_.stack);
+    values.add(stack_a_);
+    values.add(stack_b_);
+    if (split)
+      values.add(arguments.scratch);
+    else
+      add_finish(values, arguments, constants);
+    const std::uint64_t jobs = shape_.products * shape_.splits * shape_.row_tiles * shape_.column_tiles;
+    constexpr std::uint64_t most_blocks = 1u << 30;
+    device_.launch(function,
+                   {.x = static_cast<unsigned>(std::min(jobs, most_blocks)),
+                    .threads = static_cast<unsigned>(tile_.threads)},
+                   values);
+    if (!split) return;
+    const auto make_combine = [&] { return KernelSource{"matmul_combine", combine_source(product_), {}}; };
+    Arguments rest;
+    rest.add(arguments.scratch);
+    rest.add(shape_);
+    rest.add(product_.stack);
+    add_finish(rest, arguments, constants);
+    constexpr unsigned threads = 256;
+    device_.launch(combine_.get(device_, make_combine, "combine"),
+                   {.x = device_.grid_for(static_cast<std::uint64_t>(results()), threads), .threads = threads}, rest);
+  }
+
+ private:
+  GemmTile tile_;
+  int packet_a_ = 1, packet_b_ = 1;
+  LazyFunction in_packets_, by_element_, combine_;
+};
+
+bool large_tiles_fill(const GpuDevice& device, const Step& step, const GemmTile& large) {
+  const std::size_t ndim = step.domain.size();
+  const std::int64_t rows = step.domain[ndim - 2], columns = step.domain[ndim - 1];
+  const std::int64_t stack = rows * columns == 0 ? 0 : element_count(step.domain) / (rows * columns);
+  const std::int64_t tiles = (rows + large.rows - 1) / large.rows * ((columns + large.columns - 1) / large.columns);
+  return tiles * stack >= device.compute_units();
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_matmul(GpuDevice& device, const Step& step, MatmulVariant variant) {
+  const DType dtype = step.inputs[0].dtype;
+  if (dtype == DType::bool_) throw DTypeError("[matmul] bool has no product; cast to an integer first");
+  const Target& target = device.target();
+  const bool unit = has_matrix_unit(target, dtype);
+  const auto tiles = [&](GemmTile tile) { return std::make_unique<TileKernel>(device, step, std::move(tile)); };
+  switch (variant) {
+    case MatmulVariant::fma_small:
+      return tiles(fma_tile(dtype, false));
+    case MatmulVariant::fma_large:
+      return tiles(fma_tile(dtype, true));
+    case MatmulVariant::mma_small:
+    case MatmulVariant::mma_large:
+      if (!unit) throw KernelError(fmt::format("[matmul] no matrix unit for {} on {}", dtype_name(dtype), device.name()));
+      return tiles(mma_tile(target, dtype, variant == MatmulVariant::mma_large));
+    default:
+      break;
+  }
+  const auto tile = [&](bool large) { return unit ? mma_tile(target, dtype, large) : fma_tile(dtype, large); };
+  return tiles(tile(large_tiles_fill(device, step, tile(true))));
+}
+
 std::unique_ptr<Kernel> make_matmul(GpuDevice& device, const Step& step) {
-  throw KernelError(fmt::format("[{}] has no kernel on {} yet", op_name(step.op), device.name()));
+  return make_matmul(device, step, MatmulVariant::automatic);
 }
 
 }  // namespace hearth::gpu

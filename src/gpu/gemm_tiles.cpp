@@ -1,0 +1,59 @@
+// Tiles for products, by target and dtype.
+#include "gpu/gemm_tiles.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "gpu/expression_source.h"
+
+namespace hearth::gpu {
+
+bool has_matrix_unit(const Target& target, DType dtype) {
+  return target.matrix != MatrixUnit::none &&
+         (dtype == DType::f16 || dtype == DType::bf16 || dtype == DType::i8);
+}
+
+GemmTile fma_tile(DType dtype, bool large) {
+  const bool wide = compute_type(dtype) == "f64" || compute_type(dtype) == "i64";
+  const int side = (large ? 8 : 4) / (wide ? 2 : 1), depth = 16;
+  return {fmt::format("gemm::FmaTile<{}, {}, {}>", storage_type(dtype), side, depth), 16 * side, 16 * side,
+          depth, 256, false};
+}
+
+GemmTile mma_tile(const Target& target, DType dtype, bool large) {
+  const int side = large ? 128 : 64, depth = dtype == DType::i8 ? 64 : 32;
+  const int down = 2, across = large && target.wave_size == 32 ? 4 : 2;
+  return {fmt::format("gemm::MmaTile<{}, {}, {}, {}, {}, {}>", storage_type(dtype), side, side, depth, down,
+                      across),
+          side,
+          side,
+          depth,
+          down * across * target.wave_size,
+          true};
+}
+
+int gemm_packet(const GemmTile& tile, DType dtype) {
+  const int fit = static_cast<int>(16 / dtype_size(dtype));
+  return tile.matrix_unit ? fit : std::min(fit, 4);
+}
+
+std::string gemm_fetch(const GemmTile& tile, DType dtype, bool along_k, int packet) {
+  if (along_k) return fmt::format("gemm::AlongK<{}>", packet);
+  if (!tile.matrix_unit) return fmt::format("gemm::AlongRows<{}>", packet);
+  if (packet == 1) return "gemm::AlongRows<1, 8>";
+  return dtype == DType::i8 ? "gemm::AlongRows<4, 4>" : "gemm::AlongRows<8, 2>";
+}
+
+GemmSplit split_depth(const GemmTile& tile, std::uint64_t tiles, std::int64_t depth, int compute_units) {
+  constexpr std::int64_t least = 256, most = 64;  // K of a split, splits
+  const auto wanted =
+      static_cast<std::int64_t>(2 * static_cast<std::uint64_t>(compute_units) / std::max<std::uint64_t>(1, tiles));
+  const std::int64_t splits = std::min({wanted, depth / least, most});
+  if (splits < 2) return {1, depth};
+  const std::int64_t steps = ((depth + splits - 1) / splits + tile.depth - 1) / tile.depth;
+  const std::int64_t each = steps * tile.depth;
+  return {static_cast<unsigned>((depth + each - 1) / each), each};
+}
+
+}  // namespace hearth::gpu

@@ -1,0 +1,35 @@
+// Which tiles a product is computed in, and how they are fetched: shared by matrix products and convolutions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "gpu/target.h"
+#include "hearth/dtype.h"
+
+namespace hearth::gpu {
+
+struct GemmTile {
+  std::string type;  // in gemm.h
+  int rows = 0, columns = 0, depth = 0, threads = 0;
+  bool matrix_unit = false;
+};
+
+// The matrix unit multiplies this dtype.
+bool has_matrix_unit(const Target& target, DType dtype);
+GemmTile fma_tile(DType dtype, bool large);
+GemmTile mma_tile(const Target& target, DType dtype, bool large);
+
+// Elements that are fetched at once where memory allows.
+int gemm_packet(const GemmTile& tile, DType dtype);
+// AlongK or AlongRows: `packet` elements (gemm_packet() or 1) side by side along K, or along rows.
+std::string gemm_fetch(const GemmTile& tile, DType dtype, bool along_k, int packet);
+
+// How K is divided so that a few tiles keep the whole device busy.
+struct GemmSplit {
+  unsigned splits = 1;
+  std::int64_t depth = 0;  // of one
+};
+GemmSplit split_depth(const GemmTile& tile, std::uint64_t tiles, std::int64_t depth, int compute_units);
+
+}  // namespace hearth::gpu

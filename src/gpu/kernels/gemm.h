@@ -1,0 +1,385 @@
+// Matrix products by tiles: out(row, column) = sum over k of a(row, k) * b(column, k).
+//
+// A block computes one tile of the result. Along K it goes in steps: while the tiles of one step are
+// multiplied from shared memory, those of the next are on their way into registers. What varies is a type:
+//   source  where elements come from (Matrix here, gathered ones in conv.h)
+//   Stage   how a block's threads share the fetching of a tile
+//   Tile    how a step is multiplied (FmaTile by each thread's multiply-adds, MmaTile by the matrix unit)
+//   finish  what happens to each element of the result
+// Both operands are seen the same way, as rows along K: a column of the result is a row of b.
+#pragma once
+
+#include "gemm_arguments.h"
+#include "gpu.h"
+#include "mma.h"
+
+namespace gemm {
+
+DEVICE f32 multiply_add(f32 a, f32 b, f32 c) { return ::fmaf(a, b, c); }
+DEVICE f64 multiply_add(f64 a, f64 b, f64 c) { return ::fma(a, b, c); }
+DEVICE i32 multiply_add(i32 a, i32 b, i32 c) { return (i32)((u32)a * (u32)b + (u32)c); }
+DEVICE i64 multiply_add(i64 a, i64 b, i64 c) { return (i64)((u64)a * (u64)b + (u64)c); }
+template <class T>
+DEVICE T add(T a, T b) {
+  if constexpr (T(1) / T(2) != T(0))
+    return a + b;
+  else
+    return multiply_add(a, T(1), b);  // wraps around
+}
+
+DEVICE i64 stack_offset(const GemmStack& stack, const GemmStackStrides& strides, u64 product) {
+  i64 offset = 0;
+  for (int axis = stack.axes - 1; axis >= 0; --axis) {
+    const u64 size = (u64)stack.size[axis];
+    offset += (i64)(product % size) * strides.stride[axis];
+    product /= size;
+  }
+  return offset;
+}
+
+// Elements anywhere in memory, zero outside. A packet runs along the axis of step 1 and is aligned.
+template <class T>
+struct Matrix {
+  using Element = T;
+  const T* data;
+  i64 row_stride, k_stride, rows, depth;
+
+  struct Row {
+    const T* data;
+    i64 row;  // of the first element of a packet
+  };
+  DEVICE Row row(i64 index) const { return {data + index * row_stride, index}; }
+  DEVICE T at(const Row& row, i64 k) const {
+    return row.row < rows && k < depth ? row.data[k * k_stride] : T{};
+  }
+  template <int N>
+  DEVICE Packet<T, N> along_k(const Row& row, i64 k) const {
+    if (row.row < rows && k + N <= depth) return *reinterpret_cast<const Packet<T, N>*>(row.data + k);
+    Packet<T, N> packet;
+#pragma unroll
+    for (int i = 0; i < N; ++i) packet.element[i] = at(row, k + i);
+    return packet;
+  }
+  template <int N>
+  DEVICE Packet<T, N> along_row(const Row& row, i64 k) const {
+    if (row.row + N <= rows && k < depth)
+      return *reinterpret_cast<const Packet<T, N>*>(row.data + k * k_stride);
+    Packet<T, N> packet;
+#pragma unroll
+    for (int i = 0; i < N; ++i)
+      packet.element[i] = row.row + i < rows && k < depth ? row.data[i * row_stride + k * k_stride] : T{};
+    return packet;
+  }
+};
+
+// How elements are fetched: LENGTH at once, along one of the axes.
+template <int LENGTH>
+struct AlongK {
+  static constexpr int rows = 1, depth = LENGTH;
+  static constexpr bool k_first = true;
+};
+// DEPTH steps of k at once, to be written side by side where a tile has K inside.
+template <int LENGTH, int DEPTH = 1>
+struct AlongRows {
+  static constexpr int rows = LENGTH, depth = DEPTH;
+  static constexpr bool k_first = false;
+};
+
+// A thread's share of the ROWS x DEPTH elements of one step.
+template <class Source, class Fetch, int ROWS, int DEPTH, int THREADS>
+struct Stage {
+  using T = typename Source::Element;
+  static constexpr int items = ROWS / Fetch::rows * (DEPTH / Fetch::depth);
+  static constexpr int count = (items + THREADS - 1) / THREADS;
+  static_assert(ROWS % Fetch::rows == 0 && DEPTH % Fetch::depth == 0, "whole packets");
+
+  Source source;
+  typename Source::Row rows[count];
+  T held[count][Fetch::rows][Fetch::depth];
+
+  static DEVICE int row_of(int item) {
+    return Fetch::k_first ? item / (DEPTH / Fetch::depth) : item % (ROWS / Fetch::rows) * Fetch::rows;
+  }
+  static DEVICE int k_of(int item) {
+    return (Fetch::k_first ? item % (DEPTH / Fetch::depth) : item / (ROWS / Fetch::rows)) * Fetch::depth;
+  }
+  static DEVICE int item(int i) { return (int)threadIdx.x + i * THREADS; }
+  static DEVICE bool there(int i) { return items % THREADS == 0 || item(i) < items; }
+
+  DEVICE Stage(const Source& from, i64 first_row) : source(from) {
+#pragma unroll
+    for (int i = 0; i < count; ++i) rows[i] = source.row(first_row + row_of(item(i)));
+  }
+
+  DEVICE void fetch(i64 first_k) {
+#pragma unroll
+    for (int i = 0; i < count; ++i) {
+      if (!there(i)) continue;
+      const i64 k = first_k + k_of(item(i));
+      if constexpr (Fetch::rows == 1 && (Fetch::depth == 1 || !Fetch::k_first)) {
+#pragma unroll
+        for (int d = 0; d < Fetch::depth; ++d) held[i][0][d] = source.at(rows[i], k + d);
+      } else if constexpr (Fetch::k_first) {
+        const auto packet = source.template along_k<Fetch::depth>(rows[i], k);
+#pragma unroll
+        for (int d = 0; d < Fetch::depth; ++d) held[i][0][d] = packet.element[d];
+      } else {
+#pragma unroll
+        for (int d = 0; d < Fetch::depth; ++d) {
+          const auto packet = source.template along_row<Fetch::rows>(rows[i], k + d);
+#pragma unroll
+          for (int r = 0; r < Fetch::rows; ++r) held[i][r][d] = packet.element[r];
+        }
+      }
+    }
+  }
+
+  template <class Layout>
+  DEVICE void put(typename Layout::Element* tile) const {
+#pragma unroll
+    for (int i = 0; i < count; ++i)
+      if (there(i)) Layout::template write<Fetch::rows, Fetch::depth>(tile, row_of(item(i)), k_of(item(i)), held[i]);
+  }
+};
+
+// ---- multiply-adds by each thread, for every type ----
+
+// Tiles lie with rows inside, so that a thread reads several of its rows at once.
+template <class C, int ROWS, int DEPTH>
+struct RowsInside {
+  using Element = C;
+  static constexpr int stride = ROWS + 16 / (int)sizeof(C);
+  static constexpr int size = stride * DEPTH;
+  template <int N, int D, class T>
+  static DEVICE void write(C* tile, int row, int k, const T (&values)[N][D]) {
+#pragma unroll
+    for (int d = 0; d < D; ++d) {
+      Packet<C, N> packet;
+#pragma unroll
+      for (int r = 0; r < N; ++r) packet.element[r] = load(values[r][d]);
+      *reinterpret_cast<Packet<C, N>*>(tile + (k + d) * stride + row) = packet;
+    }
+  }
+};
+
+// 256 threads as 16 x 16, each with SIDE x SIDE elements in squares of 16 bytes' width.
+template <class T, int SIDE, int DEPTH>
+struct FmaTile {
+  using Sum = typename Stored<T>::Compute;
+  static constexpr int threads = 256, rows = 16 * SIDE, columns = 16 * SIDE, depth = DEPTH;
+  static constexpr int chunk = 16 / (int)sizeof(Sum);
+  static constexpr int pair_depth = 1;
+  static_assert(SIDE % chunk == 0, "whole chunks");
+  using LayoutA = RowsInside<Sum, rows, DEPTH>;
+  using LayoutB = RowsInside<Sum, columns, DEPTH>;
+
+  Sum sums[SIDE][SIDE] = {};
+
+  static DEVICE int place(int thread, int i) { return (i / chunk * 16 + thread) * chunk + i % chunk; }
+
+  DEVICE void multiply(const Sum* a, const Sum* b) {
+    const int down = threadIdx.x / 16, across = threadIdx.x % 16;
+#pragma unroll 2  // more would be loaded ahead than there are registers
+    for (int k = 0; k < DEPTH; ++k) {
+      Packet<Sum, chunk> left[SIDE / chunk], right[SIDE / chunk];
+#pragma unroll
+      for (int i = 0; i < SIDE / chunk; ++i) {
+        left[i] = *reinterpret_cast<const Packet<Sum, chunk>*>(a + k * LayoutA::stride + place(down, i * chunk));
+        right[i] = *reinterpret_cast<const Packet<Sum, chunk>*>(b + k * LayoutB::stride + place(across, i * chunk));
+      }
+#pragma unroll
+      for (int i = 0; i < SIDE; ++i)
+#pragma unroll
+        for (int j = 0; j < SIDE; ++j)
+          sums[i][j] = multiply_add(left[i / chunk].element[i % chunk], right[j / chunk].element[j % chunk], sums[i][j]);
+    }
+  }
+
+  template <class F>
+  DEVICE void for_each(const F& f) const {
+    const int down = threadIdx.x / 16, across = threadIdx.x % 16;
+#pragma unroll
+    for (int i = 0; i < SIDE; ++i)
+#pragma unroll
+      for (int j = 0; j < SIDE; ++j) f(place(down, i), place(across, j), sums[i][j]);
+  }
+};
+
+// ---- the matrix unit ----
+
+// Tiles lie with K inside; rows begin in different banks.
+template <class T, int ROWS, int DEPTH>
+struct KInside {
+  using Element = T;
+  static constexpr int stride = DEPTH + 16 / (int)sizeof(T);
+  static constexpr int size = stride * ROWS;
+  template <int N, int D>
+  static DEVICE void write(T* tile, int row, int k, const T (&values)[N][D]) {
+#pragma unroll
+    for (int r = 0; r < N; ++r) {
+      Packet<T, D> packet;
+#pragma unroll
+      for (int d = 0; d < D; ++d) packet.element[d] = values[r][d];
+      *reinterpret_cast<Packet<T, D>*>(tile + (row + r) * stride + k) = packet;
+    }
+  }
+};
+
+// DOWN x ACROSS waves, each with a part of the tile made of 16 x 16 pieces.
+template <class T, int ROWS, int COLUMNS, int DEPTH, int DOWN, int ACROSS>
+struct MmaTile {
+  using Sum = mma::Sum<T>;
+  static constexpr int threads = DOWN * ACROSS * WAVE, rows = ROWS, columns = COLUMNS, depth = DEPTH;
+  static constexpr int piece_rows = ROWS / DOWN / 16, piece_columns = COLUMNS / ACROSS / 16;
+  using LayoutA = KInside<T, ROWS, DEPTH>;
+  using LayoutB = KInside<T, COLUMNS, DEPTH>;
+  static_assert(DEPTH % mma::Unit<T>::depth == 0, "whole steps of the unit");
+
+  mma::Accumulator<T> sums[piece_rows][piece_columns];
+
+  DEVICE MmaTile() {
+#pragma unroll
+    for (int i = 0; i < piece_rows; ++i)
+#pragma unroll
+      for (int j = 0; j < piece_columns; ++j) mma::clear(sums[i][j]);
+  }
+  static DEVICE int first_row() { return (int)wave() / ACROSS * piece_rows * 16; }
+  static DEVICE int first_column() { return (int)wave() % ACROSS * piece_columns * 16; }
+
+  DEVICE void multiply(const T* a, const T* b) {
+    a += first_row() * LayoutA::stride;
+    b += first_column() * LayoutB::stride;
+#pragma unroll 1  // a step ahead costs more registers than it hides
+    for (int k = 0; k < DEPTH; k += mma::Unit<T>::depth) {
+      mma::FragmentB<T> right[piece_columns];
+#pragma unroll
+      for (int j = 0; j < piece_columns; ++j) right[j] = mma::load_b(b + j * 16 * LayoutB::stride + k, LayoutB::stride);
+#pragma unroll
+      for (int i = 0; i < piece_rows; ++i) {
+        const mma::FragmentA<T> left = mma::load_a(a + i * 16 * LayoutA::stride + k, LayoutA::stride);
+#pragma unroll
+        for (int j = 0; j < piece_columns; ++j) mma::multiply_add(sums[i][j], left, right[j]);
+      }
+    }
+  }
+
+  template <class F>
+  DEVICE void for_each(const F& f) const {
+#pragma unroll
+    for (int i = 0; i < piece_rows; ++i)
+#pragma unroll
+      for (int j = 0; j < piece_columns; ++j)
+        mma::for_each_element(sums[i][j], [&](int row, int column, Sum value) {
+          f(first_row() + i * 16 + row, first_column() + j * 16 + column, value);
+        });
+  }
+};
+
+// ---- a block's work ----
+
+// One tile: rows from first_row, columns from first_column, K in [first_k, end_k). Sources end at end_k.
+template <class Tile, class FetchA, class FetchB, class A, class B, class Finish>
+DEVICE void multiply_tile(const A& a, const B& b, i64 first_row, i64 first_column, i64 first_k, i64 end_k,
+                          const Finish& finish) {
+  using LayoutA = typename Tile::LayoutA;
+  using LayoutB = typename Tile::LayoutB;
+  alignas(16) __shared__ typename LayoutA::Element tile_a[2][LayoutA::size];
+  alignas(16) __shared__ typename LayoutB::Element tile_b[2][LayoutB::size];
+  Stage<A, FetchA, Tile::rows, Tile::depth, Tile::threads> stage_a(a, first_row);
+  Stage<B, FetchB, Tile::columns, Tile::depth, Tile::threads> stage_b(b, first_column);
+  Tile tile;
+  if (first_k < end_k) {
+    stage_a.fetch(first_k);
+    stage_b.fetch(first_k);
+    stage_a.template put<LayoutA>(tile_a[0]);
+    stage_b.template put<LayoutB>(tile_b[0]);
+  }
+  barrier();
+  int current = 0;
+  for (i64 k = first_k; k < end_k; k += Tile::depth) {
+    const bool more = k + Tile::depth < end_k;
+    if (more) {
+      stage_a.fetch(k + Tile::depth);
+      stage_b.fetch(k + Tile::depth);
+    }
+    tile.multiply(tile_a[current], tile_b[current]);
+    if (more) {
+      stage_a.template put<LayoutA>(tile_a[current ^ 1]);
+      stage_b.template put<LayoutB>(tile_b[current ^ 1]);
+    }
+    barrier();
+    current ^= 1;
+  }
+  tile.for_each([&](int row, int column, typename Tile::Sum value) {
+    finish(first_row + row, first_column + column, value);
+  });
+}
+
+// The tile that a block works on. Neighbours in time share rows and columns, which then stay in the cache.
+struct Job {
+  u64 product;
+  u32 row_tile, column_tile, split;
+};
+DEVICE u64 job_count(const GemmShape& shape) {
+  return shape.products * shape.splits * shape.row_tiles * shape.column_tiles;
+}
+DEVICE Job job(const GemmShape& shape, u64 index) {
+  constexpr u32 together = 8;
+  Job job;
+  const u64 tiles = (u64)shape.row_tiles * shape.column_tiles;
+  const u64 layer = index / tiles;
+  u32 tile = (u32)(index % tiles);
+  job.product = layer / shape.splits;
+  job.split = (u32)(layer % shape.splits);
+  const u32 band = tile / (together * shape.column_tiles), first = band * together;
+  const u32 height = shape.row_tiles - first < together ? shape.row_tiles - first : together;
+  tile -= first * shape.column_tiles;
+  job.row_tile = first + tile % height;
+  job.column_tile = tile / height;
+  return job;
+}
+
+// `source_a(product, end_k)` and `source_b` give the operands of a product; `finish` starts with (product,
+// split) and then gets every element inside the result.
+template <class Tile, class FetchA, class FetchB, class SourceA, class SourceB, class Finish>
+DEVICE void multiply(const GemmShape& shape, const SourceA& source_a, const SourceB& source_b, Finish finish) {
+  const u64 jobs = job_count(shape);
+  for (u64 index = blockIdx.x; index < jobs; index += gridDim.x) {
+    const Job work = job(shape, index);
+    const i64 first_k = work.split * shape.split_depth;
+    const i64 end_k = first_k + shape.split_depth < shape.depth ? first_k + shape.split_depth : shape.depth;
+    finish.start(work.product, work.split);
+    multiply_tile<Tile, FetchA, FetchB>(source_a(work.product, end_k), source_b(work.product, end_k),
+                                        (i64)work.row_tile * Tile::rows, (i64)work.column_tile * Tile::columns,
+                                        first_k, end_k, [&](i64 row, i64 column, typename Tile::Sum value) {
+                                          if (row < shape.rows && column < shape.columns)
+                                            finish(row, column, value);
+                                        });
+    barrier();  // before the tiles are filled again
+  }
+}
+
+// Splits of K leave their sums side by side; `combine` adds them in order and finishes.
+template <class Sum>
+struct Partial {
+  Sum* sums;
+  i64 rows, columns;
+  u64 products;
+  Sum* layer = nullptr;
+  DEVICE void start(u64 product, u32 split) { layer = sums + (split * products + product) * rows * columns; }
+  DEVICE void operator()(i64 row, i64 column, Sum value) const { layer[row * columns + column] = value; }
+};
+
+template <class Sum, class Finish>
+DEVICE void combine(const GemmShape& shape, const Sum* sums, Finish finish) {
+  const u64 one = (u64)shape.rows * shape.columns, count = one * shape.products;
+  for (u64 i = global_thread(); i < count; i += global_threads()) {
+    Sum sum = sums[i];
+    for (u32 split = 1; split < shape.splits; ++split) sum = add(sum, sums[split * count + i]);
+    const u64 place = i % one;
+    finish.start(i / one, 0);
+    finish((i64)(place / shape.columns), (i64)(place % shape.columns), sum);
+  }
+}
+
+}  // namespace gemm

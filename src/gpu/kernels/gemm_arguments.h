@@ -1,0 +1,28 @@
+// What the host tells the kernels of gemm.h. Included by both sides.
+#pragma once
+
+// out(row, column) = sum over k of a(row, k) * b(column, k), for a stack of products. Strides in elements.
+struct GemmShape {
+  long long rows, columns, depth;  // of one product
+  long long a_row, a_k;
+  long long b_column, b_k;
+  long long split_depth;  // the part of K that a block works on; depth when it is not split
+  unsigned row_tiles, column_tiles, splits;
+  unsigned long long products;
+};
+
+// The axes of the stack, outermost first.
+constexpr int gemm_axes = 6;
+struct GemmStack {
+  int axes;
+  long long size[gemm_axes];
+};
+// One operand's strides along them.
+struct GemmStackStrides {
+  long long stride[gemm_axes];
+};
+// An operand of the expression that follows a product, laid out over its result.
+struct GemmPlace {
+  long long row, column;
+  GemmStackStrides stack;
+};

@@ -1,0 +1,20 @@
+// Choosing among the ways to multiply matrices: for the benchmark and for tests; a plan leaves it to the step.
+#pragma once
+
+#include "gpu/kernels.h"
+
+namespace hearth::gpu {
+
+enum class MatmulVariant {
+  automatic,
+  fma_small,  // multiply-adds by each thread
+  fma_large,
+  mma_small,  // the matrix unit, for 16-bit floats and i8
+  mma_large,
+  skinny,  // few rows or columns
+};
+
+// Throws KernelError where the variant does not fit the step.
+std::unique_ptr<Kernel> make_matmul(GpuDevice& device, const Step& step, MatmulVariant variant);
+
+}  // namespace hearth::gpu
