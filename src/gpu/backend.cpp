@@ -61,7 +61,7 @@ class GpuBackend final : public Backend {
       case OpKind::pooling:
         return make_pooling(gpu_, step);
       case OpKind::normalisation:
-        return make_normalisation(gpu_, step);
+        return step.op == Op::rope ? make_rope(gpu_, step) : make_normalisation(gpu_, step);
       case OpKind::random:
         return make_random(gpu_, step);
       default:

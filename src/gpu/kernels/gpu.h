@@ -16,6 +16,8 @@ using f32 = float;
 using f64 = double;
 
 #define KERNEL extern "C" __global__
+// One that is launched with at most so many threads per block, and may use more registers for it.
+#define KERNEL_OF(threads) extern "C" __global__ __launch_bounds__(threads)
 #define DEVICE __device__ __forceinline__
 
 // ---- 16-bit floats: storage; arithmetic happens in f32 ----
@@ -82,6 +84,10 @@ template <>
 struct Stored<bool> {
   using Compute = i32;
   static DEVICE i32 load(bool value) { return value; }
+  template <class C>
+  static DEVICE bool store(C value) {  // of any type: a half is true, too
+    return value != 0;
+  }
 };
 template <>
 struct Stored<f16> {
@@ -102,10 +108,7 @@ DEVICE typename Stored<T>::Compute load(T value) {
 }
 template <class T, class C>
 DEVICE T store(C value) {
-  if constexpr (__is_same(T, bool))
-    return value != 0;  // a half is true, too
-  else
-    return Stored<T>::store((typename Stored<T>::Compute)value);
+  return Stored<T>::store(value);
 }
 // What a value of the compute type becomes when it passes through memory as a T.
 template <class T, class C>
