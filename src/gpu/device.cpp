@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 
 #include "gpu/launch_recorder.h"
+#include "graph/op.h"
 #include "hearth/error.h"
 
 namespace hearth::gpu {
@@ -56,6 +58,10 @@ GpuDevice::GpuDevice(const Driver& driver, int ordinal, Device device)
   shared_bytes_ = static_cast<std::size_t>(driver.attribute(Attribute::shared_per_block, ordinal));
   constexpr unsigned non_blocking = 1;
   driver.check(driver.call.stream_create(&stream_, non_blocking), "creating a stream");
+  void* fault = nullptr;
+  driver.check(driver.call.allocate_host(&fault, sizeof *fault_, 0), "allocating memory of the host");
+  fault_ = static_cast<std::uint64_t*>(fault);
+  *fault_ = 0;
   pool_ =
       std::make_unique<MemoryPool>(std::make_unique<DriverMemory>(driver, ordinal, total_memory_), device);
 }
@@ -70,6 +76,11 @@ std::size_t GpuDevice::free_memory() const {
 void GpuDevice::synchronize() const {
   use();
   driver_.check(driver_.call.stream_synchronize(stream_), "waiting for the device");
+  const std::uint64_t fault = std::atomic_ref(*fault_).exchange(0);
+  if (fault == 0) return;
+  throw IndexError(fmt::format("[{}] index {} is out of range",
+                               op_name(static_cast<Op>((fault & 0xffff) - 1)),
+                               static_cast<std::int64_t>(fault) >> 16));
 }
 
 Function GpuDevice::function(const KernelSource& source, const std::string& name) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -86,7 +87,10 @@ class GpuDevice {
 
   // Makes it the current device of the calling thread; every call of the driver needs that.
   void use() const { driver_.check(driver_.call.use_device(ordinal_), "choosing the device"); }
+  // Waits for all work. Throws IndexError if a kernel met an index out of range since the last time.
   void synchronize() const;
+  // Memory of the host for kernels that meet such an index: kernels/indexing.h says what they store.
+  std::uint64_t* fault() const { return fault_; }
 
   // The function `name` of `source`, compiled and loaded on first use.
   Function function(const KernelSource& source, const std::string& name);
@@ -109,6 +113,7 @@ class GpuDevice {
   int wave_size_ = 32, compute_units_ = 1;
   std::size_t shared_bytes_ = 0, total_memory_ = 0;
   StreamHandle stream_ = nullptr;
+  std::uint64_t* fault_ = nullptr;
   std::unique_ptr<MemoryPool> pool_;
   std::mutex mutex_;
   std::unordered_map<std::string, Function> functions_;  // by source text and name

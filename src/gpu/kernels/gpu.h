@@ -132,6 +132,34 @@ DEVICE void barrier() { __syncthreads(); }
 
 // ---- cooperation ----
 
+// A store to memory of the host, where several threads may store at a time: one of them wins.
+DEVICE void store_for_host(u64* place, u64 value) {
+#ifdef HEARTH_AMD
+  __hip_atomic_store(place, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
+#else
+  *(volatile u64*)place = value;
+#endif
+}
+
+// What lane `source` of the wave has. All lanes of the wave must be there.
+template <class T>
+DEVICE T from_lane(T value, u32 source) {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8, "four or eight bytes");
+  if constexpr (sizeof(T) == 4) {
+#ifdef HEARTH_AMD
+    return bit_cast<T>(__builtin_amdgcn_ds_bpermute((int)source << 2, bit_cast<int>(value)));
+#else
+    return bit_cast<T>(__shfl_sync(0xffffffffu, bit_cast<int>(value), (int)source));
+#endif
+  } else {
+    struct Halves {
+      int low, high;
+    };
+    const Halves halves = bit_cast<Halves>(value);
+    return bit_cast<T>(Halves{from_lane(halves.low, source), from_lane(halves.high, source)});
+  }
+}
+
 template <class T>
 DEVICE T from_lane_xor(T value, int mask) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8, "four or eight bytes");
