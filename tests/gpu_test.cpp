@@ -124,6 +124,18 @@ TEST_F(GpuTest, AnOperationWithoutAKernelSaysSo) {
   }
 }
 
+TEST_F(GpuTest, StrictValidationFindsInfinity) {
+  const Config before = config();
+  Config strict = before;
+  strict.enable_strict_validation = true;
+  set_config(strict);
+  for (const Device device : gpus()) {
+    EXPECT_NO_THROW((randn({10}).to(device) * 2.0).eval());
+    EXPECT_THROW((full({10}, 1.0).to(device) / 0.0).eval(), KernelError);
+  }
+  set_config(before);
+}
+
 TEST_F(GpuTest, KernelsOfTheUsersOwn) {
   const std::string source = R"(
     extern "C" __global__ void fill(float* out, float from, int width, int height) {

@@ -20,8 +20,14 @@ struct Device {
 // "cpu", "rocm:0", ...
 std::string to_string(Device device);
 
-// Parses "cpu", "rocm", "rocm:1", "cuda:0", ... Throws ValueError for a malformed name, DeviceUnavailable for
-// a device that is not there.
+// The device of a name:
+//   "cpu", "rocm", "rocm:1", "cuda:0"  by kind and number, the first of its kind without a number
+//   "gpu"                              the first GPU; an integrated one only if there is no other
+//   "auto"                             the first GPU that is not integrated, or else the CPU
+//   "0000:03:00.0", "03:00.0"          the GPU at a PCI address, however GPUs are numbered
+//   "gfx1100", "sm_90"                 the first GPU of an architecture
+// Throws ValueError for a malformed name, DeviceUnavailable for a device that is not there; both list the
+// devices that are.
 Device device_from_name(std::string_view name);
 
 // The device on which factories make tensors. Process-wide.
@@ -29,14 +35,27 @@ Device default_device();
 void set_default_device(Device device);
 
 struct DeviceInfo {
-  Device device;
-  std::string name;          // as people know it
-  std::string architecture;  // "gfx1100", "sm_90", the instruction set of a CPU
-  int compute_units = 0;     // cores of a CPU
+  Device device = {};
+  std::string name = "";          // as people know it
+  std::string architecture = "";  // "gfx1100", "sm_90", the instruction set of a CPU
+  int compute_units = 0;          // cores of a CPU
   std::size_t total_memory = 0;
   std::size_t free_memory = 0;
+
+  // Of GPUs only.
+  int wave_size = 0;                  // lanes that run together
+  std::string matrix_unit = "";       // "WMMA", "MFMA", "mma", "wgmma"; empty: none
+  std::string float8 = "";            // 8-bit floats that it multiplies, "OCP" or "FNUZ"; empty: none
+  bool int8_dot = false;              // multiplies bytes four at a time
+  bool integrated = false;            // shares the memory of the CPU
+  std::string pci_address = "";       // "0000:03:00.0"
+  std::string driver = "";            // name and version: "HIP 7.0.51831"
+  std::string library = "";           // the file that was opened as driver
+  std::string compiler = "";          // name and version of the compiler of kernels; empty: none was found
+  std::string compiler_library = "";  // its file
 };
 std::vector<Device> devices();
+// Opens the device. Throws DeviceUnavailable.
 DeviceInfo device_info(Device device);
 
 // Waits for all work on the device; throws what failed there.

@@ -1,54 +1,81 @@
 // `hearth devices`: what Hearth can compute on.
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "cli/commands.h"
+#include "cli/table.h"
+#include "gpu/system.h"
 #include "hearth/device.h"
 
 namespace hearth::cli {
 namespace {
 
-std::string gibibytes(std::size_t bytes) {
-  return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1024.0 * 1024 * 1024));
+nlohmann::json to_json(const DeviceInfo& info) {
+  nlohmann::json json{{"device", to_string(info.device)},          {"name", info.name},
+                      {"architecture", info.architecture},         {"compute_units", info.compute_units},
+                      {"total_memory", info.total_memory},         {"free_memory", info.free_memory},
+                      {"default", info.device == default_device()}};
+  if (info.device.kind == DeviceKind::cpu) return json;
+  const auto or_null = [](const std::string& text) {
+    return text.empty() ? nlohmann::json() : nlohmann::json(text);
+  };
+  json.update({{"wave_size", info.wave_size},
+               {"matrix_unit", or_null(info.matrix_unit)},
+               {"float8", or_null(info.float8)},
+               {"int8_dot", info.int8_dot},
+               {"integrated", info.integrated},
+               {"pci_address", info.pci_address},
+               {"driver", info.driver},
+               {"library", info.library},
+               {"compiler", or_null(info.compiler)},
+               {"compiler_library", or_null(info.compiler_library)}});
+  return json;
+}
+
+std::vector<std::string> row_of(const DeviceInfo& info) {
+  std::vector<std::string> row{to_string(info.device) + (info.device == default_device() ? " *" : ""),
+                               info.name,
+                               info.architecture,
+                               std::to_string(info.compute_units),
+                               gibibytes(info.total_memory),
+                               gibibytes(info.free_memory)};
+  if (info.device.kind == DeviceKind::cpu) {
+    row.resize(row.size() + 5, "-");
+    return row;
+  }
+  row.push_back(std::to_string(info.wave_size));
+  row.push_back(info.matrix_unit.empty() ? "none" : info.matrix_unit);
+  row.push_back(info.int8_dot ? "yes" : "no");
+  row.push_back(info.float8.empty() ? "no" : info.float8);
+  row.push_back(info.pci_address + (info.integrated ? " integrated" : ""));
+  return row;
 }
 
 int print_devices(bool json) {
+  std::vector<DeviceInfo> infos;
+  for (const Device device : devices()) infos.push_back(device_info(device));
   if (json) {
     nlohmann::json list = nlohmann::json::array();
-    for (const Device device : devices()) {
-      const DeviceInfo info = device_info(device);
-      list.push_back({{"device", to_string(device)},
-                      {"name", info.name},
-                      {"architecture", info.architecture},
-                      {"compute_units", info.compute_units},
-                      {"total_memory", info.total_memory},
-                      {"free_memory", info.free_memory},
-                      {"default", device == default_device()}});
-    }
+    for (const DeviceInfo& info : infos) list.push_back(to_json(info));
     fmt::print("{}\n", list.dump(2));
     return success;
   }
-  std::vector<std::array<std::string, 6>> rows{{"device", "name", "architecture", "units", "memory", "free"}};
-  for (const Device device : devices()) {
-    const DeviceInfo info = device_info(device);
-    rows.push_back({to_string(device) + (device == default_device() ? " *" : ""), info.name,
-                    info.architecture, std::to_string(info.compute_units), gibibytes(info.total_memory),
-                    gibibytes(info.free_memory)});
-  }
-  std::array<std::size_t, 6> widths{};
-  for (const auto& row : rows)
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  for (const auto& row : rows) {
-    std::string line;
-    for (std::size_t i = 0; i < row.size(); ++i)
-      line += i + 1 < row.size() ? fmt::format("{:<{}}  ", row[i], widths[i]) : row[i];
-    fmt::print("{}\n", line);
-  }
-  fmt::print("* used where no device is given\n");
+  Table table{
+      {"device", "name", "architecture", "units", "memory", "free", "wave", "matrix", "int8", "fp8", "PCI"}};
+  for (const DeviceInfo& info : infos) table.push_back(row_of(info));
+  fmt::print("{}* used where no device is given\n", plain(table));
+  std::set<std::string> libraries;  // one line per driver
+  for (const DeviceInfo& info : infos)
+    if (!info.driver.empty() && libraries.insert(info.driver).second)
+      fmt::print("{}: {}; {}: {}\n", info.driver, info.library,
+                 info.compiler.empty() ? "no compiler of kernels" : info.compiler,
+                 info.compiler_library.empty() ? "run `hearth doctor`" : info.compiler_library);
+  for (const gpu::VariableNote& note : gpu::explain_variables(gpu::process_variable))
+    fmt::print("{}={}: {}\n", note.name, note.value, note.meaning);
+  if (infos.size() == 1) fmt::print("No GPU was found; `hearth doctor` says why.\n");
   return success;
 }
 

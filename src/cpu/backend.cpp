@@ -95,7 +95,12 @@ class CpuBackend final : public Backend {
   CpuBackend() { on_config_change(apply); }
 
   DeviceInfo info() const override {
-    return {Device{}, processor_name(), isa_name(), thread_count(), pool().total_memory(), free_memory()};
+    return {.device = {},
+            .name = processor_name(),
+            .architecture = isa_name(),
+            .compute_units = thread_count(),
+            .total_memory = pool().total_memory(),
+            .free_memory = free_memory()};
   }
   std::shared_ptr<Buffer> allocate(std::size_t bytes) override { return pool().allocate(bytes); }
   void copy_to_host(void* host, const Buffer& source, std::size_t offset, std::size_t bytes) override {

@@ -2,11 +2,11 @@
 #include <fmt/format.h>
 
 #include <atomic>
-#include <charconv>
 #include <map>
 #include <mutex>
 
 #include "device/backend.h"
+#include "device/selection.h"
 #include "hearth/error.h"
 
 namespace hearth {
@@ -18,6 +18,7 @@ std::unique_ptr<Backend> make_backend();
 namespace gpu {
 int device_count(DeviceKind kind);
 std::string unavailable_reason(DeviceKind kind);
+DeviceInfo describe(Device device);
 std::unique_ptr<Backend> make_backend(Device device);
 }  // namespace gpu
 
@@ -66,22 +67,13 @@ std::string to_string(Device device) {
 }
 
 Device device_from_name(std::string_view name) {
-  const auto colon = name.find(':');
-  const auto kind = name.substr(0, colon);
-  for (int i = 0; i < 3; ++i) {
-    if (kind != kind_names[i]) continue;
-    int index = 0;
-    if (colon != std::string_view::npos) {
-      const auto digits = name.substr(colon + 1);
-      const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
-      if (error != std::errc{} || end != digits.data() + digits.size() || index < 0 || index > 255) break;
-    }
-    const Device device{static_cast<DeviceKind>(i), static_cast<std::uint8_t>(index)};
-    backend(device);
-    return device;
-  }
-  throw ValueError(
-      fmt::format("[device] \"{}\" is not a device name; expected cpu, rocm[:N] or cuda[:N]", name));
+  const auto describe_all = [] {
+    std::vector<DeviceInfo> infos;
+    for (const Device device : devices())
+      if (device.kind != DeviceKind::cpu) infos.push_back(gpu::describe(device));
+    return infos;
+  };
+  return select_device(name, {describe_all, gpu::unavailable_reason});
 }
 
 Device default_device() { return current_device.load(); }

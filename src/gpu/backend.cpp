@@ -22,8 +22,9 @@ class GpuBackend final : public Backend {
   }
 
   DeviceInfo info() const override {
-    return {device_,           gpu_.name(), gpu_.architecture(), gpu_.compute_units(), gpu_.total_memory(),
-            gpu_.free_memory()};
+    DeviceInfo info = describe(device_);
+    info.free_memory = gpu_.free_memory();
+    return info;
   }
   std::shared_ptr<Buffer> allocate(std::size_t bytes) override { return gpu_.pool().allocate(bytes); }
   void copy_to_host(void* host, const Buffer& source, std::size_t offset, std::size_t bytes) override {
@@ -86,22 +87,8 @@ class GpuBackend final : public Backend {
 
 }  // namespace
 
-int device_count(DeviceKind kind) {
-  const Driver& driver = kind == DeviceKind::rocm ? hip_driver() : cuda_driver();
-  if (!driver.usable()) return 0;
-  int count = 0;
-  return driver.call.device_count(&count) == 0 ? count : 0;
-}
-
-std::string unavailable_reason(DeviceKind kind) {
-  const Driver& driver = kind == DeviceKind::rocm ? hip_driver() : cuda_driver();
-  if (!driver.usable()) return driver.unavailable;
-  return device_count(kind) == 0 ? fmt::format("{} sees no device", driver.name) : "";
-}
-
 std::unique_ptr<Backend> make_backend(Device device) {
-  const Driver& driver = device.kind == DeviceKind::rocm ? hip_driver() : cuda_driver();
-  return std::make_unique<GpuBackend>(driver, device.index, device);
+  return std::make_unique<GpuBackend>(driver_of(device.kind), device.index, device);
 }
 
 }  // namespace hearth::gpu

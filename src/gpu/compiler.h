@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -21,17 +20,14 @@ struct CompilerStats {
   double seconds = 0;  // spent compiling
 };
 
-// Compiles for `architecture` ("gfx1100", "sm_90") with waves of `wave_size` lanes. The result is kept in
-// memory, and on disk under the user's cache folder ($XDG_CACHE_HOME/hearth/kernels; HEARTH_KERNEL_CACHE
-// names another, "off" none). $HEARTH_KERNEL_SOURCES names a folder that gets the text of each kernel that is
-// compiled. Throws CompileError with the compiler's log. Safe from any thread.
+// Compiles for `architecture` ("gfx1100", "sm_90") with waves of `wave_size` lanes; neither a device nor a
+// usable driver is needed, only its compiler. The result is kept in the kernel cache. $HEARTH_KERNEL_SOURCES
+// names a folder that gets the text of each kernel that is compiled. Throws CompileError with the compiler's
+// log. Safe from any thread.
 std::vector<char> compile(const Driver& driver, const std::string& architecture, int wave_size,
                           const KernelSource& source);
 
 CompilerStats compiler_stats();
-std::filesystem::path kernel_cache_folder();  // empty: no cache on disk
-// Forgets what is in memory and removes what is on disk.
-void clear_kernel_cache();
 
 // The headers that kernels include: name and text. Made from gpu/kernels at build time.
 struct KernelHeader {

@@ -21,18 +21,26 @@ bool all_finite(const void* data, std::int64_t count) {
 }
 
 // Strict validation: every floating result of a step must be finite.
-void check_results(const Plan& plan, const PlannedStep& step, void* const* results) {
+void check_results(const Plan& plan, const PlannedStep& step,
+                   const std::vector<std::shared_ptr<Buffer>>& outputs, const Buffer* arena,
+                   Backend& backend) {
   for (std::uint32_t k = 0; k < step.outputs; ++k) {
-    const Elements& elements = plan.elements[step.places_begin + step.inputs + k];
+    const auto index = step.places_begin + step.inputs + k;
+    const Elements& elements = plan.elements[index];
+    if (!is_floating(elements.dtype) || elements.count == 0) continue;
+    const Place& place = plan.places[index];
+    const Buffer& buffer = place.kind == Place::Kind::output ? *outputs[place.index] : *arena;
+    std::vector<std::byte> values(static_cast<std::size_t>(elements.count) * dtype_size(elements.dtype));
+    backend.copy_to_host(values.data(), buffer, static_cast<std::size_t>(place.bytes), values.size());
     bool finite = true;
     if (elements.dtype == DType::f64)
-      finite = all_finite<double>(results[k], elements.count);
+      finite = all_finite<double>(values.data(), elements.count);
     else if (elements.dtype == DType::f32)
-      finite = all_finite<float>(results[k], elements.count);
+      finite = all_finite<float>(values.data(), elements.count);
     else if (elements.dtype == DType::f16)
-      finite = all_finite<float16>(results[k], elements.count);
+      finite = all_finite<float16>(values.data(), elements.count);
     else if (elements.dtype == DType::bf16)
-      finite = all_finite<bfloat16>(results[k], elements.count);
+      finite = all_finite<bfloat16>(values.data(), elements.count);
     if (!finite)
       throw KernelError(fmt::format("[{}] a result is NaN or infinite (enable_strict_validation is set)",
                                     step.op == Op::copy ? "elementwise" : op_name(step.op)));
@@ -84,7 +92,7 @@ std::vector<std::shared_ptr<Buffer>> run_plan(const Plan& plan, Backend& backend
   }
 
   const bool profile = profiling_enabled();
-  const bool validate = config().enable_strict_validation && backend.host_accessible();
+  const bool validate = config().enable_strict_validation;
   if (plan.replay && !profile && !validate) {
     replay(plan, pointers, arena.get(), outputs, backend, bindings);
     return outputs;
@@ -100,7 +108,7 @@ std::vector<std::shared_ptr<Buffer>> run_plan(const Plan& plan, Backend& backend
     backend.synchronize();
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
     if (profile) record_step(step.op == Op::copy ? "elementwise" : op_name(step.op), elapsed.count());
-    if (validate) check_results(plan, step, arguments.outputs);
+    if (validate) check_results(plan, step, outputs, arena.get(), backend);
   }
   return outputs;
 }

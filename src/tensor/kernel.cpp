@@ -5,6 +5,7 @@
 
 #include "device/backend.h"
 #include "gpu/compiler.h"
+#include "gpu/kernel_cache.h"
 #include "hearth/error.h"
 #include "tensor/variable.h"
 
@@ -55,6 +56,6 @@ KernelCacheStats kernel_cache_stats() {
   return {stats.compilations, stats.memory_hits, stats.disk_hits, stats.errors, stats.seconds};
 }
 
-void clear_kernel_cache() { gpu::clear_kernel_cache(); }
+void clear_kernel_cache() { gpu::kernel_cache().clear(); }
 
 }  // namespace hearth

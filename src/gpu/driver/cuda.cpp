@@ -212,26 +212,28 @@ void bind_compiler(const Library& library, DriverTable& call, std::vector<std::s
   library.bind(call.compiler_error, {"nvrtcGetErrorString"}, missing);
 }
 
-std::vector<std::string> compiler_names() {
-  std::vector<std::string> names;
-  if (const char* home = std::getenv("CUDA_HOME"); home != nullptr && *home != '\0')
-    names.push_back(std::string(home) + "/lib64/libnvrtc.so");
-  for (const char* name : {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "libnvrtc.so"})
-    names.emplace_back(name);
-  for (const char* name : {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"})
-    names.push_back(std::string("/usr/local/cuda/lib64/") + name);
-  return names;
+// The compiler needs no driver: kernels can be compiled for a GPU that is not there.
+void open_compiler(Driver& driver) {
+  std::vector<std::filesystem::path> folders;
+  for (const char* variable : {"CUDA_HOME", "CUDA_PATH"})
+    if (const char* home = std::getenv(variable); home != nullptr && *home != '\0')
+      folders.push_back(std::filesystem::path(home) / "lib64");
+  folders.emplace_back();  // where the loader looks
+  folders.emplace_back("/usr/local/cuda/lib64");
+  const Library compiler(
+      names_in(folders, {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "libnvrtc.so"}),
+      driver.attempts);
+  if (!compiler) return;
+  std::vector<std::string> missing;
+  bind_compiler(compiler, driver.call, missing);
+  if (missing.empty()) driver.compiler_library = compiler.path();
 }
 
-Driver open_cuda() {
-  Driver driver;
-  driver.kind = DeviceKind::cuda;
-  driver.name = "CUDA";
-  set_attributes(driver.codes);
+void open_driver(Driver& driver) {
   const Library library({"libcuda.so.1", "libcuda.so"}, driver.attempts);
   if (!library) {
     driver.unavailable = "no libcuda was found (the NVIDIA driver is not installed)";
-    return driver;
+    return;
   }
   driver.library = library.path();
   std::vector<std::string> missing;
@@ -239,19 +241,24 @@ Driver open_cuda() {
   if (!missing.empty()) {
     driver.unavailable = fmt::format("{} lacks {}: a driver for CUDA 11.4 or later is needed", driver.library,
                                      fmt::join(missing, ", "));
-    return driver;
+    return;
   }
-  const Library compiler(compiler_names(), driver.attempts);
-  missing.clear();
-  if (compiler) bind_compiler(compiler, driver.call, missing);
-  if (compiler && missing.empty()) driver.compiler_library = compiler.path();
   if (const int code = driver.call.initialise(0); code != 0) {
     const char* text = nullptr;
     driver.call.error_text(code, &text);
     driver.unavailable = fmt::format("cuInit failed: {} ({})", text != nullptr ? text : "unknown", code);
-    return driver;
+    return;
   }
   driver.call.driver_version(&driver.version);
+}
+
+Driver open_cuda() {
+  Driver driver;
+  driver.kind = DeviceKind::cuda;
+  driver.name = "CUDA";
+  set_attributes(driver.codes);
+  open_driver(driver);
+  open_compiler(driver);
   return driver;
 }
 

@@ -35,4 +35,20 @@ int Driver::attribute(Attribute which, int device) const {
   return call.device_attribute(&value, number, device) == 0 ? value : 0;
 }
 
+// HIP counts major * 10^7 + minor * 10^5 + patch, CUDA major * 1000 + minor * 10.
+std::string Driver::version_text() const {
+  if (version == 0) return "";
+  if (kind == DeviceKind::rocm)
+    return fmt::format("{}.{}.{}", version / 10'000'000, version / 100'000 % 100, version % 100'000);
+  return fmt::format("{}.{}", version / 1000, version / 10 % 100);
+}
+
+std::string Driver::compiler_version_text() const {
+  int major = 0, minor = 0;
+  if (compiler_library.empty() || call.compiler_version(&major, &minor) != 0) return "";
+  return fmt::format("{}.{}", major, minor);
+}
+
+const Driver& driver_of(DeviceKind kind) { return kind == DeviceKind::rocm ? hip_driver() : cuda_driver(); }
+
 }  // namespace hearth::gpu

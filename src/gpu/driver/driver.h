@@ -27,6 +27,7 @@ using ProgramHandle = void*;  // of the run-time compiler
 enum class Attribute {
   wave_size,
   compute_units,
+  physical_units,  // AMD: compute units, where compute_units counts pairs of them
   threads_per_block,
   shared_per_block,        // bytes a block may have without asking
   shared_per_block_optin,  // bytes a kernel may ask for
@@ -150,7 +151,7 @@ struct Driver {
   DeviceKind kind = DeviceKind::rocm;
   std::string name;              // "HIP" or "CUDA"
   std::string library;           // file that was opened
-  std::string compiler_library;  // empty: there is none, kernels cannot be compiled
+  std::string compiler_library;  // empty: there is none. There may be one where the driver is unavailable
   std::vector<OpenAttempt> attempts;
   std::string unavailable;  // why it cannot be used; empty when it can
   DriverTable call;
@@ -162,10 +163,13 @@ struct Driver {
   void check(int code, const char* what) const;
   void check_compiler(int code, const char* what) const;
   int attribute(Attribute attribute, int device) const;  // 0 when the vendor has no such attribute
+  std::string version_text() const;                      // "7.0.51831", "12.4"
+  std::string compiler_version_text() const;             // empty when there is no compiler
 };
 
 // The drivers of this process, opened on first use and kept open.
 const Driver& hip_driver();
 const Driver& cuda_driver();
+const Driver& driver_of(DeviceKind kind);  // of a GPU's kind
 
 }  // namespace hearth::gpu

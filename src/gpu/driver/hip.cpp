@@ -103,6 +103,7 @@ void set_attributes(DriverCodes& codes) {
   };
   set(Attribute::wave_size, 87);
   set(Attribute::compute_units, 63);
+  set(Attribute::physical_units, 10015);
   set(Attribute::threads_per_block, 56);
   set(Attribute::shared_per_block, 74);
   set(Attribute::shared_per_block_optin, 74);
@@ -120,14 +121,9 @@ void set_attributes(DriverCodes& codes) {
   set(Attribute::cooperative_launch, 10);
 }
 
-std::vector<std::string> names_in_order(std::string_view base) {
-  std::vector<std::string> names;
-  const std::array<std::string, 4> files = {fmt::format("lib{}.so.7", base), fmt::format("lib{}.so.6", base),
-                                            fmt::format("lib{}.so", base), fmt::format("lib{}.so.5", base)};
-  for (const std::string& folder : rocm_library_folders())
-    for (const std::string& file : files) names.push_back(folder + "/" + file);
-  names.insert(names.end(), files.begin(), files.end());
-  return names;
+std::vector<std::string> versions(std::string_view name) {
+  return {fmt::format("lib{}.so.7", name), fmt::format("lib{}.so.6", name), fmt::format("lib{}.so", name),
+          fmt::format("lib{}.so.5", name)};
 }
 
 void bind_runtime(const Library& library, Driver& driver, std::vector<std::string>& missing) {
@@ -207,26 +203,23 @@ void bind_compiler(const Library& library, DriverTable& call, std::vector<std::s
   library.bind(call.compiler_error, {"hiprtcGetErrorString"}, missing);
 }
 
-// The compiler must come from the same installation as the runtime: beside it, or inside it (up to ROCm 6).
-std::vector<std::string> compiler_names(const std::string& runtime) {
-  std::vector<std::string> names;
-  const auto slash = runtime.rfind('/');
-  if (slash != std::string::npos)
-    for (const char* file : {"libhiprtc.so.7", "libhiprtc.so.6", "libhiprtc.so", "libhiprtc.so.5"})
-      names.push_back(runtime.substr(0, slash + 1) + file);
-  return names;
+// Two installations of ROCm must not meet in one process: the compiler is the one beside the runtime, or the
+// runtime itself (up to ROCm 6). Without a runtime, any installation will do to compile.
+void open_compiler(const Library& runtime, Driver& driver) {
+  const auto folders =
+      runtime ? std::vector{std::filesystem::path(runtime.path()).parent_path()} : rocm_library_folders();
+  const Library separate(names_in(folders, versions("hiprtc")), driver.attempts);
+  const Library& compiler = separate ? separate : runtime;
+  std::vector<std::string> missing;
+  bind_compiler(compiler, driver.call, missing);
+  if (missing.empty()) driver.compiler_library = compiler.path();
 }
 
-Driver open_hip() {
-  Driver driver;
-  driver.kind = DeviceKind::rocm;
-  driver.name = "HIP";
-  set_attributes(driver.codes);
-  const Library runtime(names_in_order("amdhip64"), driver.attempts);
+void open_runtime(const Library& runtime, Driver& driver) {
   if (!runtime) {
     driver.unavailable =
         "no libamdhip64 was found (ROCm is not installed, or not where the loader looks; set ROCM_PATH)";
-    return driver;
+    return;
   }
   driver.library = runtime.path();
   std::vector<std::string> missing;
@@ -234,21 +227,24 @@ Driver open_hip() {
   if (!missing.empty()) {
     driver.unavailable =
         fmt::format("{} lacks {}: ROCm 5.2 or later is needed", driver.library, fmt::join(missing, ", "));
-    return driver;
+    return;
   }
-  std::vector<OpenAttempt> compiler_attempts;
-  const Library separate(compiler_names(driver.library), compiler_attempts);
-  driver.attempts.insert(driver.attempts.end(), compiler_attempts.begin(), compiler_attempts.end());
-  const Library& compiler = separate ? separate : runtime;
-  missing.clear();
-  bind_compiler(compiler, driver.call, missing);
-  if (missing.empty()) driver.compiler_library = compiler.path();
   if (const int code = driver.call.initialise(0); code != 0) {
     const char* text = hip.error_text(code);
     driver.unavailable = fmt::format("hipInit failed: {} ({})", text != nullptr ? text : "unknown", code);
-    return driver;
+    return;
   }
   driver.call.runtime_version(&driver.version);
+}
+
+Driver open_hip() {
+  Driver driver;
+  driver.kind = DeviceKind::rocm;
+  driver.name = "HIP";
+  set_attributes(driver.codes);
+  const Library runtime(names_in(rocm_library_folders(), versions("amdhip64")), driver.attempts);
+  open_runtime(runtime, driver);
+  open_compiler(runtime, driver);
   return driver;
 }
 

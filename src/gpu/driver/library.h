@@ -1,7 +1,11 @@
 // Opening a shared library by trying names in order, with a record of what was tried.
 #pragma once
 
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "gpu/driver/driver.h"
@@ -37,7 +41,25 @@ class Library {
   std::string path_;
 };
 
-// Folders in which ROCm may be installed, in the order to search: $ROCM_PATH, /opt/rocm, versioned folders.
-std::vector<std::string> rocm_library_folders();
+// What the search for an installation reads. Tests give a folder and variables of their own.
+struct SearchPlace {
+  std::filesystem::path root = "/";
+  std::function<std::string(const char*)> variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::string(value != nullptr ? value : "");
+  };
+};
+
+// Folders in which ROCm may be installed, in the order to search: what the user named ($ROCM_PATH, $HIP_PATH,
+// $LD_LIBRARY_PATH), /opt/rocm, versioned folders (newest first), those of the loader (an empty path), wheels
+// of pip. Only folders that exist.
+std::vector<std::filesystem::path> rocm_library_folders(const SearchPlace& place = {});
+
+// Names for dlopen: each file in each folder, the first folder first. An empty folder gives bare names.
+std::vector<std::string> names_in(const std::vector<std::filesystem::path>& folders,
+                                  const std::vector<std::string>& files);
+
+// The path of a library of this process whose file name begins so ("libamd_comgr.so"); empty when none does.
+std::string loaded_library(std::string_view file);
 
 }  // namespace hearth::gpu
