@@ -17,8 +17,12 @@ bool has_matrix_unit(const Target& target, DType dtype) {
 GemmTile fma_tile(DType dtype, bool large) {
   const bool wide = compute_type(dtype) == "f64" || compute_type(dtype) == "i64";
   const int side = (large ? 8 : 4) / (wide ? 2 : 1), depth = 16;
-  return {fmt::format("gemm::FmaTile<{}, {}, {}>", storage_type(dtype), side, depth), 16 * side, 16 * side,
-          depth, 256, false};
+  return {fmt::format("gemm::FmaTile<{}, {}, {}>", storage_type(dtype), side, depth),
+          16 * side,
+          16 * side,
+          depth,
+          256,
+          false};
 }
 
 GemmTile mma_tile(const Target& target, DType dtype, bool large) {
@@ -47,8 +51,8 @@ std::string gemm_fetch(const GemmTile& tile, DType dtype, bool along_k, int pack
 
 GemmSplit split_depth(const GemmTile& tile, std::uint64_t tiles, std::int64_t depth, int compute_units) {
   constexpr std::int64_t least = 256, most = 64;  // K of a split, splits
-  const auto wanted =
-      static_cast<std::int64_t>(2 * static_cast<std::uint64_t>(compute_units) / std::max<std::uint64_t>(1, tiles));
+  const auto wanted = static_cast<std::int64_t>(2 * static_cast<std::uint64_t>(compute_units) /
+                                                std::max<std::uint64_t>(1, tiles));
   const std::int64_t splits = std::min({wanted, depth / least, most});
   if (splits < 2) return {1, depth};
   const std::int64_t steps = ((depth + splits - 1) / splits + tile.depth - 1) / tile.depth;

@@ -36,7 +36,8 @@ struct Operand {
   // Whole packets can be read, given a pointer that is a multiple of them.
   bool in_packets(int packet) const {
     const auto fits = [&](std::int64_t stride) { return stride % packet == 0; };
-    if ((along_k() ? k_stride : row_stride) != 1 || !std::all_of(stack.begin(), stack.end(), fits)) return false;
+    if ((along_k() ? k_stride : row_stride) != 1 || !std::all_of(stack.begin(), stack.end(), fits))
+      return false;
     return along_k() ? rows == 1 || fits(row_stride) : depth == 1 || fits(k_stride);
   }
 };
@@ -74,8 +75,9 @@ struct Product {
       strides.emplace_back(input.strides.begin(), input.strides.begin() + static_cast<std::ptrdiff_t>(axes));
     const StridedLoop loop = collapse(outer, strides);
     if (loop.shape.size() > gemm_axes)
-      throw KernelError(fmt::format("[matmul] {} axes of a stack that cannot be merged, at most {} are supported",
-                                    loop.shape.size(), gemm_axes));
+      throw KernelError(
+          fmt::format("[matmul] {} axes of a stack that cannot be merged, at most {} are supported",
+                      loop.shape.size(), gemm_axes));
     stack.axes = static_cast<int>(loop.shape.size());
     std::copy(loop.shape.begin(), loop.shape.end(), stack.size);
     count = element_count(outer);
@@ -119,9 +121,11 @@ struct FinishText {
       const std::size_t value = i + 1;
       pass(fmt::format("const {}*", storage_type(product.inputs[i])), fmt::format("in{}", value));
       pass("GemmPlace", fmt::format("place{}", value));
-      start += fmt::format("    at{0} = in{0} + gemm::stack_offset(stack, place{0}.stack, product);\n", value);
-      loads += fmt::format("    const {0} v{1} = load(at{1}[row * place{1}.row + column * place{1}.column]);\n",
-                           compute_type(product.inputs[i]), value);
+      start +=
+          fmt::format("    at{0} = in{0} + gemm::stack_offset(stack, place{0}.stack, product);\n", value);
+      loads +=
+          fmt::format("    const {0} v{1} = load(at{1}[row * place{1}.row + column * place{1}.column]);\n",
+                      compute_type(product.inputs[i]), value);
     }
     for (std::size_t i = 0; i < expression.immediates.size(); ++i)
       pass(std::string(compute_type(expression.immediates[i])), fmt::format("c{}", i));
@@ -129,14 +133,15 @@ struct FinishText {
     for (std::size_t i = 0; i < product.inputs.size(); ++i)
       fields += fmt::format("  const {}* at{} = nullptr;\n", storage_type(product.inputs[i]), i + 1);
     for (std::size_t k = 0; k < product.outputs.size(); ++k)
-      stores += fmt::format(
-          "    out{}[index] = store<{}>({});\n", k, storage_type(product.outputs[k]),
-          expression.instructions.empty() ? "v0" : value_name(expression, expression.outputs[k]));
+      stores +=
+          fmt::format("    out{}[index] = store<{}>({});\n", k, storage_type(product.outputs[k]),
+                      expression.instructions.empty() ? "v0" : value_name(expression, expression.outputs[k]));
     structure = fmt::format(
         "struct Finish {{\n  GemmStack stack;\n  i64 rows, columns;\n{}"
         "  DEVICE void start(u64 product, u32) {{\n    first = (i64)product * rows * columns;\n{}  }}\n"
         "  DEVICE void operator()(i64 row, i64 column, {} sum) const {{\n"
-        "    const i64 index = first + row * columns + column;\n    const {} v0 = through<{}>(sum);\n{}{}{}  }}\n"
+        "    const i64 index = first + row * columns + column;\n    const {} v0 = through<{}>(sum);\n{}{}{}  "
+        "}}\n"
         "}};\n",
         fields, start, sum, sum, result, loads, expression_body(expression, "    "), stores);
   }
@@ -147,7 +152,8 @@ std::string beginning(const Product& product) {
 }
 
 // The product in tiles. With `partial`, sums of a part of K go to scratch memory instead.
-std::string tile_source(const Product& product, const GemmTile& tile, int packet_a, int packet_b, bool partial) {
+std::string tile_source(const Product& product, const GemmTile& tile, int packet_a, int packet_b,
+                        bool partial) {
   const FinishText finish(product);
   const std::string_view type = storage_type(product.a.dtype), sum = compute_type(product.a.dtype);
   std::string text = beginning(product);
@@ -159,7 +165,8 @@ std::string tile_source(const Product& product, const GemmTile& tile, int packet
   for (const char* operand : {"a", "b"})
     text += fmt::format(
         "  const auto source_{0} = [&](u64 product, i64 end) {{\n"
-        "    return gemm::Matrix<{1}>{{{0} + gemm::stack_offset(stack, stack_{0}, product), shape.{0}_{2}, shape.{0}_k, "
+        "    return gemm::Matrix<{1}>{{{0} + gemm::stack_offset(stack, stack_{0}, product), shape.{0}_{2}, "
+        "shape.{0}_k, "
         "shape.{2}s, end}};\n  }};\n",
         operand, type, *operand == 'a' ? "row" : "column");
   text += fmt::format(
@@ -208,7 +215,8 @@ class MatmulKernel : public Kernel {
   std::int64_t results() const { return shape_.rows * shape_.columns * product_.count; }
 
   // Outputs, further inputs with their places, and constants, in the order of FinishText's parameters.
-  void add_finish(Arguments& values, const KernelArguments& arguments, std::vector<Constant>& constants) const {
+  void add_finish(Arguments& values, const KernelArguments& arguments,
+                  std::vector<Constant>& constants) const {
     for (std::size_t k = 0; k < product_.outputs.size(); ++k) values.add(arguments.outputs[k]);
     for (std::size_t i = 0; i < product_.inputs.size(); ++i) {
       values.add(arguments.inputs[i + 2]);
@@ -229,8 +237,11 @@ class MatmulKernel : public Kernel {
 
 class TileKernel final : public MatmulKernel {
  public:
-  TileKernel(GpuDevice& device, const Step& step, GemmTile tile) : MatmulKernel(device, step), tile_(std::move(tile)) {
-    const auto tiles = [](std::int64_t size, int one) { return static_cast<unsigned>((size + one - 1) / one); };
+  TileKernel(GpuDevice& device, const Step& step, GemmTile tile)
+      : MatmulKernel(device, step), tile_(std::move(tile)) {
+    const auto tiles = [](std::int64_t size, int one) {
+      return static_cast<unsigned>((size + one - 1) / one);
+    };
     shape_.row_tiles = tiles(shape_.rows, tile_.rows);
     shape_.column_tiles = tiles(shape_.columns, tile_.columns);
     const std::uint64_t all = shape_.products * shape_.row_tiles * shape_.column_tiles;
@@ -256,7 +267,9 @@ class TileKernel final : public MatmulKernel {
     const bool split = shape_.splits > 1;
     const auto make_source = [&] {
       return KernelSource{
-          "matmul", tile_source(product_, tile_, packets ? packet_a_ : 1, packets ? packet_b_ : 1, split), {}};
+          "matmul",
+          tile_source(product_, tile_, packets ? packet_a_ : 1, packets ? packet_b_ : 1, split),
+          {}};
     };
     const Function& function = (packets ? in_packets_ : by_element_).get(device_, make_source, "matmul");
     Arguments values;
@@ -285,8 +298,9 @@ class TileKernel final : public MatmulKernel {
     rest.add(product_.stack);
     add_finish(rest, arguments, constants);
     constexpr unsigned threads = 256;
-    device_.launch(combine_.get(device_, make_combine, "combine"),
-                   {.x = device_.grid_for(static_cast<std::uint64_t>(results()), threads), .threads = threads}, rest);
+    device_.launch(
+        combine_.get(device_, make_combine, "combine"),
+        {.x = device_.grid_for(static_cast<std::uint64_t>(results()), threads), .threads = threads}, rest);
   }
 
  private:
@@ -299,7 +313,8 @@ bool large_tiles_fill(const GpuDevice& device, const Step& step, const GemmTile&
   const std::size_t ndim = step.domain.size();
   const std::int64_t rows = step.domain[ndim - 2], columns = step.domain[ndim - 1];
   const std::int64_t stack = rows * columns == 0 ? 0 : element_count(step.domain) / (rows * columns);
-  const std::int64_t tiles = (rows + large.rows - 1) / large.rows * ((columns + large.columns - 1) / large.columns);
+  const std::int64_t tiles =
+      (rows + large.rows - 1) / large.rows * ((columns + large.columns - 1) / large.columns);
   return tiles * stack >= device.compute_units();
 }
 
@@ -310,7 +325,9 @@ std::unique_ptr<Kernel> make_matmul(GpuDevice& device, const Step& step, MatmulV
   if (dtype == DType::bool_) throw DTypeError("[matmul] bool has no product; cast to an integer first");
   const Target& target = device.target();
   const bool unit = has_matrix_unit(target, dtype);
-  const auto tiles = [&](GemmTile tile) { return std::make_unique<TileKernel>(device, step, std::move(tile)); };
+  const auto tiles = [&](GemmTile tile) {
+    return std::make_unique<TileKernel>(device, step, std::move(tile));
+  };
   switch (variant) {
     case MatmulVariant::fma_small:
       return tiles(fma_tile(dtype, false));
@@ -318,12 +335,16 @@ std::unique_ptr<Kernel> make_matmul(GpuDevice& device, const Step& step, MatmulV
       return tiles(fma_tile(dtype, true));
     case MatmulVariant::mma_small:
     case MatmulVariant::mma_large:
-      if (!unit) throw KernelError(fmt::format("[matmul] no matrix unit for {} on {}", dtype_name(dtype), device.name()));
+      if (!unit)
+        throw KernelError(
+            fmt::format("[matmul] no matrix unit for {} on {}", dtype_name(dtype), device.name()));
       return tiles(mma_tile(target, dtype, variant == MatmulVariant::mma_large));
     default:
       break;
   }
-  const auto tile = [&](bool large) { return unit ? mma_tile(target, dtype, large) : fma_tile(dtype, large); };
+  const auto tile = [&](bool large) {
+    return unit ? mma_tile(target, dtype, large) : fma_tile(dtype, large);
+  };
   return tiles(tile(large_tiles_fill(device, step, tile(true))));
 }
 

@@ -1,4 +1,5 @@
-// Choosing among the ways to multiply matrices: for the benchmark and for tests; a plan leaves it to the step.
+// Choosing among the ways to multiply matrices: for the benchmark and for tests; a plan leaves it to the
+// step.
 #pragma once
 
 #include "gpu/kernels.h"

@@ -138,7 +138,8 @@ struct Stage {
   DEVICE void put(typename Layout::Element* tile) const {
 #pragma unroll
     for (int i = 0; i < count; ++i)
-      if (there(i)) Layout::template write<Fetch::rows, Fetch::depth>(tile, row_of(item(i)), k_of(item(i)), held[i]);
+      if (there(i))
+        Layout::template write<Fetch::rows, Fetch::depth>(tile, row_of(item(i)), k_of(item(i)), held[i]);
   }
 };
 
@@ -184,14 +185,17 @@ struct FmaTile {
       Packet<Sum, chunk> left[SIDE / chunk], right[SIDE / chunk];
 #pragma unroll
       for (int i = 0; i < SIDE / chunk; ++i) {
-        left[i] = *reinterpret_cast<const Packet<Sum, chunk>*>(a + k * LayoutA::stride + place(down, i * chunk));
-        right[i] = *reinterpret_cast<const Packet<Sum, chunk>*>(b + k * LayoutB::stride + place(across, i * chunk));
+        left[i] =
+            *reinterpret_cast<const Packet<Sum, chunk>*>(a + k * LayoutA::stride + place(down, i * chunk));
+        right[i] =
+            *reinterpret_cast<const Packet<Sum, chunk>*>(b + k * LayoutB::stride + place(across, i * chunk));
       }
 #pragma unroll
       for (int i = 0; i < SIDE; ++i)
 #pragma unroll
         for (int j = 0; j < SIDE; ++j)
-          sums[i][j] = multiply_add(left[i / chunk].element[i % chunk], right[j / chunk].element[j % chunk], sums[i][j]);
+          sums[i][j] = multiply_add(left[i / chunk].element[i % chunk], right[j / chunk].element[j % chunk],
+                                    sums[i][j]);
     }
   }
 
@@ -253,7 +257,8 @@ struct MmaTile {
     for (int k = 0; k < DEPTH; k += mma::Unit<T>::depth) {
       mma::FragmentB<T> right[piece_columns];
 #pragma unroll
-      for (int j = 0; j < piece_columns; ++j) right[j] = mma::load_b(b + j * 16 * LayoutB::stride + k, LayoutB::stride);
+      for (int j = 0; j < piece_columns; ++j)
+        right[j] = mma::load_b(b + j * 16 * LayoutB::stride + k, LayoutB::stride);
 #pragma unroll
       for (int i = 0; i < piece_rows; ++i) {
         const mma::FragmentA<T> left = mma::load_a(a + i * 16 * LayoutA::stride + k, LayoutA::stride);
@@ -342,7 +347,8 @@ DEVICE Job job(const GemmShape& shape, u64 index) {
 // `source_a(product, end_k)` and `source_b` give the operands of a product; `finish` starts with (product,
 // split) and then gets every element inside the result.
 template <class Tile, class FetchA, class FetchB, class SourceA, class SourceB, class Finish>
-DEVICE void multiply(const GemmShape& shape, const SourceA& source_a, const SourceB& source_b, Finish finish) {
+DEVICE void multiply(const GemmShape& shape, const SourceA& source_a, const SourceB& source_b,
+                     Finish finish) {
   const u64 jobs = job_count(shape);
   for (u64 index = blockIdx.x; index < jobs; index += gridDim.x) {
     const Job work = job(shape, index);
@@ -350,8 +356,9 @@ DEVICE void multiply(const GemmShape& shape, const SourceA& source_a, const Sour
     const i64 end_k = first_k + shape.split_depth < shape.depth ? first_k + shape.split_depth : shape.depth;
     finish.start(work.product, work.split);
     multiply_tile<Tile, FetchA, FetchB>(source_a(work.product, end_k), source_b(work.product, end_k),
-                                        (i64)work.row_tile * Tile::rows, (i64)work.column_tile * Tile::columns,
-                                        first_k, end_k, [&](i64 row, i64 column, typename Tile::Sum value) {
+                                        (i64)work.row_tile * Tile::rows,
+                                        (i64)work.column_tile * Tile::columns, first_k, end_k,
+                                        [&](i64 row, i64 column, typename Tile::Sum value) {
                                           if (row < shape.rows && column < shape.columns)
                                             finish(row, column, value);
                                         });

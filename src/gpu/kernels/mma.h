@@ -135,7 +135,8 @@ DEVICE void for_each_element(const Accumulator<T>& sums, const F& f) {
   for (int i = 0; i < elements; ++i) f(row(i), column(i), sums.element[i]);
 }
 
-// Into shared memory, as U, rows `stride` apart: the way from a result to the left operand of another product.
+// Into shared memory, as U, rows `stride` apart: the way from a result to the left operand of another
+// product.
 template <class U, class T>
 DEVICE void store_tile(const Accumulator<T>& sums, U* tile, int stride) {
 #pragma unroll
@@ -191,7 +192,8 @@ template <class T>
 DEVICE FragmentA<T> load_a(const T* tile, int stride) {
   FragmentA<T> fragment;
   u32(&v)[4] = fragment.value;
-  const u32 from = (u32)__cvta_generic_to_shared(tile + (int)lane() % 16 * stride + (int)lane() / 16 * (16 / (int)sizeof(T)));
+  const u32 from = (u32)__cvta_generic_to_shared(tile + (int)lane() % 16 * stride +
+                                                 (int)lane() / 16 * (16 / (int)sizeof(T)));
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
                : "r"(from)
@@ -203,7 +205,8 @@ DEVICE FragmentB<T> load_b(const T* tile, int stride) {
   FragmentB<T> fragment;
   u32(&v)[4] = fragment.value;
   const int column = (int)lane() % 8 + (int)lane() / 16 * 8;
-  const u32 from = (u32)__cvta_generic_to_shared(tile + column * stride + (int)lane() / 8 % 2 * (16 / (int)sizeof(T)));
+  const u32 from =
+      (u32)__cvta_generic_to_shared(tile + column * stride + (int)lane() / 8 % 2 * (16 / (int)sizeof(T)));
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
                : "r"(from)
@@ -257,13 +260,16 @@ DEVICE void multiply_add(Accumulator<T>& sums, const FragmentA<T>& a, const Frag
   if constexpr (Same<T>::is_i8) {
     const auto left = bit_cast<i32x4>(a.value), right = bit_cast<i32x4>(b.value);
     const auto c = bit_cast<i32x8>(sums);
-    sums = bit_cast<Accumulator<T>>(__builtin_amdgcn_wmma_i32_16x16x16_iu8_w32(true, left, true, right, c, false));
+    sums = bit_cast<Accumulator<T>>(
+        __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32(true, left, true, right, c, false));
   } else if constexpr (Same<T>::is_f16) {
     const auto left = bit_cast<f16x16>(a.value), right = bit_cast<f16x16>(b.value);
-    sums = bit_cast<Accumulator<T>>(__builtin_amdgcn_wmma_f32_16x16x16_f16_w32(left, right, bit_cast<f32x8>(sums)));
+    sums = bit_cast<Accumulator<T>>(
+        __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(left, right, bit_cast<f32x8>(sums)));
   } else {
     const auto left = bit_cast<s16x16>(a.value), right = bit_cast<s16x16>(b.value);
-    sums = bit_cast<Accumulator<T>>(__builtin_amdgcn_wmma_f32_16x16x16_bf16_w32(left, right, bit_cast<f32x8>(sums)));
+    sums = bit_cast<Accumulator<T>>(
+        __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32(left, right, bit_cast<f32x8>(sums)));
   }
 #elif defined(HEARTH_WMMA12)
   if constexpr (Same<T>::is_i8) {
@@ -274,10 +280,12 @@ DEVICE void multiply_add(Accumulator<T>& sums, const FragmentA<T>& a, const Frag
     sums = bit_cast<Accumulator<T>>(c);
   } else if constexpr (Same<T>::is_f16) {
     const auto left = bit_cast<f16x8>(a.value), right = bit_cast<f16x8>(b.value);
-    sums = bit_cast<Accumulator<T>>(__builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(left, right, bit_cast<f32x8>(sums)));
+    sums = bit_cast<Accumulator<T>>(
+        __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(left, right, bit_cast<f32x8>(sums)));
   } else {
     const auto left = bit_cast<s16x8>(a.value), right = bit_cast<s16x8>(b.value);
-    sums = bit_cast<Accumulator<T>>(__builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12(left, right, bit_cast<f32x8>(sums)));
+    sums = bit_cast<Accumulator<T>>(
+        __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12(left, right, bit_cast<f32x8>(sums)));
   }
 #elif defined(HEARTH_MFMA)
   if constexpr (Same<T>::is_i8) {
@@ -316,15 +324,18 @@ DEVICE void multiply_add(Accumulator<T>& sums, const FragmentA<T>& a, const Frag
     auto* c = sums.element + 4 * half;
     const u32* y = b.value + 2 * half;
     if constexpr (Same<T>::is_i8)
-      asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+          "{%0, %1, %2, %3};"
           : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
           : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y[0]), "r"(y[1]));
     else if constexpr (Same<T>::is_f16)
-      asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+          "{%0, %1, %2, %3};"
           : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
           : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y[0]), "r"(y[1]));
     else
-      asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+          "{%0, %1, %2, %3};"
           : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
           : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y[0]), "r"(y[1]));
   }

@@ -1,0 +1,2 @@
+// Convolutions on the GPU against the CPU's.
+#include <gtest/gtest.h>
