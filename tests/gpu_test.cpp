@@ -150,6 +150,34 @@ TEST_F(GpuTest, KernelsOfTheUsersOwn) {
   }
 }
 
+// Last by name of its suite, and in a process of its own: a device that failed stays so.
+TEST(GpuDeathTest, AKernelThatFailsIsReportedFromThenOn) {
+  if (gpus().empty()) GTEST_SKIP() << "no GPU";
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        const Device device = gpus()[0];
+        const auto bad = compile_kernel(
+            "extern \"C\" __global__ void bad(int* p) { *(p + (1ll << 40)) = 1; }", "bad", device);
+        const Tensor x = zeros({4}, DType::i32).to(device).eval();
+        bad.launch({}, x);
+        int errors = 0;
+        for (int i = 0; i < 2; ++i) try {
+            synchronize(device);
+          } catch (const DeviceError& error) {
+            ++errors;
+            std::fprintf(stderr, "%s\n", error.what());
+          }
+        try {
+          (x + 1).eval();
+        } catch (const DeviceError&) {
+          ++errors;
+        }
+        std::_Exit(errors == 3 ? 0 : 1);
+      },
+      testing::ExitedWithCode(0), "cannot be used by this process any more");
+}
+
 TEST_F(GpuTest, AKernelThatDoesNotCompileShowsTheLog) {
   for (const Device device : gpus()) {
     try {
