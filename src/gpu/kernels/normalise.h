@@ -23,6 +23,13 @@ struct NoTotal {
   static DEVICE Total combine(Total, Total) { return {}; }
 };
 
+// What an operation has:
+//   First, first(x, g)          the first total and an element's share of it
+//   centre(first, row)          what prepare() needs of a row: computed once
+//   prepare(x, g, centre)       changes an element
+//   Second, second(x, g)        the second total, of prepared elements
+//   scale(first, second, row)   what result() needs of a row
+//   result(x, g, scale)         from a prepared element
 template <class C, bool GRADIENT, int TOTALS>
 struct Operation {
   using Compute = C;
@@ -33,7 +40,10 @@ template <class C, bool GRADIENT>
 struct OneTotal : Operation<C, GRADIENT, 1> {
   using Second = NoTotal;
   template <class Total>
-  static DEVICE void prepare(C&, C&, Total, RowFacts<C>) {}
+  static DEVICE NoTotal::Total centre(Total, RowFacts<C>) {
+    return {};
+  }
+  static DEVICE void prepare(C&, C&, NoTotal::Total) {}
   static DEVICE NoTotal::Total second(C, C) { return {}; }
 };
 
@@ -43,9 +53,11 @@ struct Softmax : Operation<C, false, 2> {
   using First = Largest<C>;
   using Second = Sum<C>;
   static DEVICE C first(C x, C) { return x; }
-  static DEVICE void prepare(C& x, C&, C top, RowFacts<C>) { x = math::exp(x - top); }
+  static DEVICE C centre(C top, RowFacts<C>) { return top; }
+  static DEVICE void prepare(C& x, C&, C top) { x = math::exp(x - top); }
   static DEVICE C second(C x, C) { return x; }
-  static DEVICE C result(C x, C, C, C sum, RowFacts<C>) { return x * (C(1) / sum); }
+  static DEVICE C scale(C, C sum, RowFacts<C>) { return C(1) / sum; }
+  static DEVICE C result(C x, C, C scale) { return x * scale; }
 };
 
 template <class C>
@@ -53,9 +65,11 @@ struct LogSoftmax : Operation<C, false, 2> {
   using First = Largest<C>;
   using Second = Sum<C>;
   static DEVICE C first(C x, C) { return x; }
-  static DEVICE void prepare(C& x, C&, C top, RowFacts<C>) { x = x - top; }
+  static DEVICE C centre(C top, RowFacts<C>) { return top; }
+  static DEVICE void prepare(C& x, C&, C top) { x = x - top; }
   static DEVICE C second(C x, C) { return math::exp(x); }
-  static DEVICE C result(C x, C, C, C sum, RowFacts<C>) { return x - math::log(sum); }
+  static DEVICE C scale(C, C sum, RowFacts<C>) { return math::log(sum); }
+  static DEVICE C result(C x, C, C logarithm) { return x - logarithm; }
 };
 
 // The largest so far and the sum of exp(x - largest), in one pass: for rows that have to be read again for
@@ -77,17 +91,19 @@ template <class C>
 struct LongSoftmax : OneTotal<C, false> {
   using First = ScaledSum<C>;
   static DEVICE Many<C, 2> first(C x, C) { return {{x, C(1)}}; }
-  static DEVICE C result(C x, C, Many<C, 2> total, NoTotal::Total, RowFacts<C>) {
-    return math::exp(x - total.element[0]) * (C(1) / First::sum(total));
+  static DEVICE Many<C, 2> scale(Many<C, 2> total, NoTotal::Total, RowFacts<C>) {
+    return {{total.element[0], C(1) / First::sum(total)}};
   }
+  static DEVICE C result(C x, C, Many<C, 2> row) { return math::exp(x - row.element[0]) * row.element[1]; }
 };
 template <class C>
 struct LongLogSoftmax : OneTotal<C, false> {
   using First = ScaledSum<C>;
   static DEVICE Many<C, 2> first(C x, C) { return {{x, C(1)}}; }
-  static DEVICE C result(C x, C, Many<C, 2> total, NoTotal::Total, RowFacts<C>) {
-    return (x - total.element[0]) - math::log(First::sum(total));
+  static DEVICE Many<C, 2> scale(Many<C, 2> total, NoTotal::Total, RowFacts<C>) {
+    return {{total.element[0], math::log(First::sum(total))}};
   }
+  static DEVICE C result(C x, C, Many<C, 2> row) { return (x - row.element[0]) - row.element[1]; }
 };
 
 // From the result y, which stands for x.
@@ -95,14 +111,23 @@ template <class C>
 struct SoftmaxGrad : OneTotal<C, true> {
   using First = Sum<C>;
   static DEVICE C first(C y, C g) { return y * g; }
-  static DEVICE C result(C y, C g, C projection, NoTotal::Total, RowFacts<C>) { return y * (g - projection); }
+  static DEVICE C scale(C projection, NoTotal::Total, RowFacts<C>) { return projection; }
+  static DEVICE C result(C y, C g, C projection) { return y * (g - projection); }
 };
 template <class C>
 struct LogSoftmaxGrad : OneTotal<C, true> {
   using First = Sum<C>;
   static DEVICE C first(C, C g) { return g; }
-  static DEVICE C result(C y, C g, C total, NoTotal::Total, RowFacts<C>) { return g - math::exp(y) * total; }
+  static DEVICE C scale(C total, NoTotal::Total, RowFacts<C>) { return total; }
+  static DEVICE C result(C y, C g, C total) { return g - math::exp(y) * total; }
 };
+
+// 1 / sqrt(variance + epsilon) from the sums of x and of x^2, where x is nearly centred.
+template <class C>
+DEVICE C deviation_scale(C rest, C squares, RowFacts<C> row) {
+  const C variance = math::maximum(squares / row.count - rest * rest, C(0));
+  return C(1) / math::sqrt(variance + row.epsilon);
+}
 
 // Elements are centred in two steps: the second sum of what is left makes up for the digits that the mean
 // lost when it was rounded.
@@ -111,13 +136,14 @@ struct LayerNorm : Operation<C, false, 2> {
   using First = Sum<C>;
   using Second = Sums<C, 2>;
   static DEVICE C first(C x, C) { return x; }
-  static DEVICE void prepare(C& x, C&, C sum, RowFacts<C> row) { x = x - sum / row.count; }
+  static DEVICE C centre(C sum, RowFacts<C> row) { return sum / row.count; }
+  static DEVICE void prepare(C& x, C&, C mean) { x = x - mean; }
   static DEVICE Many<C, 2> second(C x, C) { return {{x, x * x}}; }
-  static DEVICE C result(C x, C, C, Many<C, 2> total, RowFacts<C> row) {
-    const C rest = total.element[0] / row.count;
-    const C variance = math::maximum(total.element[1] / row.count - rest * rest, C(0));
-    return (x - rest) * (C(1) / math::sqrt(variance + row.epsilon));
+  static DEVICE Many<C, 2> scale(C, Many<C, 2> sums, RowFacts<C> row) {
+    const C rest = sums.element[0] / row.count;
+    return {{rest, deviation_scale(rest, sums.element[1], row)}};
   }
+  static DEVICE C result(C x, C, Many<C, 2> row) { return (x - row.element[0]) * row.element[1]; }
 };
 
 // With z = (x - mean) * scale: dx = scale * (g - mean(g) - z * mean(g * z)).
@@ -126,17 +152,20 @@ struct LayerNormGrad : Operation<C, true, 2> {
   using First = Sums<C, 2>;
   using Second = Sums<C, 3>;
   static DEVICE Many<C, 2> first(C x, C g) { return {{x, g}}; }
-  static DEVICE void prepare(C& x, C& g, Many<C, 2> sums, RowFacts<C> row) {
-    x = x - sums.element[0] / row.count;
-    g = g - sums.element[1] / row.count;
+  static DEVICE Many<C, 2> centre(Many<C, 2> sums, RowFacts<C> row) {
+    return {{sums.element[0] / row.count, sums.element[1] / row.count}};
+  }
+  static DEVICE void prepare(C& x, C& g, Many<C, 2> mean) {
+    x = x - mean.element[0];
+    g = g - mean.element[1];
   }
   static DEVICE Many<C, 3> second(C x, C g) { return {{x, x * x, x * g}}; }
-  static DEVICE C result(C x, C g, Many<C, 2>, Many<C, 3> total, RowFacts<C> row) {
-    const C rest = total.element[0] / row.count;
-    const C variance = math::maximum(total.element[1] / row.count - rest * rest, C(0));
-    const C scale = C(1) / math::sqrt(variance + row.epsilon);
-    const C slope = scale * scale * total.element[2] / row.count;
-    return scale * (g - (x - rest) * slope);
+  static DEVICE Many<C, 3> scale(Many<C, 2>, Many<C, 3> sums, RowFacts<C> row) {
+    const C rest = sums.element[0] / row.count, scale = deviation_scale(rest, sums.element[1], row);
+    return {{rest, scale, scale * scale * sums.element[2] / row.count}};
+  }
+  static DEVICE C result(C x, C g, Many<C, 3> row) {
+    return row.element[1] * (g - (x - row.element[0]) * row.element[2]);
   }
 };
 
@@ -144,9 +173,10 @@ template <class C>
 struct RmsNorm : OneTotal<C, false> {
   using First = Sum<C>;
   static DEVICE C first(C x, C) { return x * x; }
-  static DEVICE C result(C x, C, C squares, NoTotal::Total, RowFacts<C> row) {
-    return x * (C(1) / math::sqrt(squares / row.count + row.epsilon));
+  static DEVICE C scale(C squares, NoTotal::Total, RowFacts<C> row) {
+    return deviation_scale(C(0), squares, row);
   }
+  static DEVICE C result(C x, C, C scale) { return x * scale; }
 };
 
 // dx = scale * (g - x * scale^2 * mean(g * x)).
@@ -154,11 +184,11 @@ template <class C>
 struct RmsNormGrad : OneTotal<C, true> {
   using First = Sums<C, 2>;
   static DEVICE Many<C, 2> first(C x, C g) { return {{x * x, x * g}}; }
-  static DEVICE C result(C x, C g, Many<C, 2> total, NoTotal::Total, RowFacts<C> row) {
-    const C scale = C(1) / math::sqrt(total.element[0] / row.count + row.epsilon);
-    const C slope = scale * scale * total.element[1] / row.count;
-    return scale * (g - x * slope);
+  static DEVICE Many<C, 2> scale(Many<C, 2> sums, NoTotal::Total, RowFacts<C> row) {
+    const C scale = deviation_scale(C(0), sums.element[0], row);
+    return {{scale, scale * scale * sums.element[1] / row.count}};
   }
+  static DEVICE C result(C x, C g, Many<C, 2> row) { return row.element[0] * (g - x * row.element[1]); }
 };
 
 // ---- reading and writing rows ----
@@ -240,6 +270,7 @@ DEVICE void normalise_rows(LineAt line_at, Index rows, Index size, typename Op::
 #pragma unroll
         for (int e = 0; e < P; ++e) first = First::combine(first, Op::first(x[k][e], g[k][e]));
     first = group_reduce<First>(first, lanes);
+    const auto centre = Op::centre(first, facts);
     auto second = Second::identity();
     if constexpr (Op::totals == 2) {
 #pragma unroll
@@ -247,16 +278,17 @@ DEVICE void normalise_rows(LineAt line_at, Index rows, Index size, typename Op::
         if (place + k * lanes < mine)
 #pragma unroll
           for (int e = 0; e < P; ++e) {
-            Op::prepare(x[k][e], g[k][e], first, facts);
+            Op::prepare(x[k][e], g[k][e], centre);
             second = Second::combine(second, Op::second(x[k][e], g[k][e]));
           }
       second = group_reduce<Second>(second, lanes);
     }
+    const auto scale = Op::scale(first, second, facts);
 #pragma unroll
     for (int k = 0; k < PACKETS; ++k)
       if (place + k * lanes < mine) {
 #pragma unroll
-        for (int e = 0; e < P; ++e) x[k][e] = Op::result(x[k][e], g[k][e], first, second, facts);
+        for (int e = 0; e < P; ++e) x[k][e] = Op::result(x[k][e], g[k][e], scale);
         line.template write<Op, P>((i64)(place + k * lanes) * P, x[k]);
       }
   }
@@ -284,13 +316,14 @@ DEVICE typename Op::Second::Total second_share(const Row& line, Index begin, Ind
                                                RowFacts<typename Op::Compute> facts) {
   using C = typename Op::Compute;
   using Second = typename Op::Second;
+  const auto centre = Op::centre(first, facts);
   return span_total<Second, Index>(begin + threadIdx.x, end, blockDim.x, [&](Index packet) {
     C x[P], g[P];
     line.template load<Op, P>((i64)packet * P, x, g);
     Many<typename Second::Total, P> terms;
 #pragma unroll
     for (int e = 0; e < P; ++e) {
-      Op::prepare(x[e], g[e], first, facts);
+      Op::prepare(x[e], g[e], centre);
       terms.element[e] = Op::second(x[e], g[e]);
     }
     return fold<Second, P>(terms);
@@ -300,13 +333,15 @@ template <class Op, int P, class Index, class Row>
 DEVICE void write_results(const Row& line, Index begin, Index end, typename Op::First::Total first,
                           typename Op::Second::Total second, RowFacts<typename Op::Compute> facts) {
   using C = typename Op::Compute;
+  const auto centre = Op::centre(first, facts);
+  const auto scale = Op::scale(first, second, facts);
   for (Index packet = begin + threadIdx.x; packet < end; packet += blockDim.x) {
     C x[P], g[P];
     line.template load<Op, P>((i64)packet * P, x, g);
 #pragma unroll
     for (int e = 0; e < P; ++e) {
-      Op::prepare(x[e], g[e], first, facts);
-      x[e] = Op::result(x[e], g[e], first, second, facts);
+      Op::prepare(x[e], g[e], centre);
+      x[e] = Op::result(x[e], g[e], scale);
     }
     line.template write<Op, P>((i64)packet * P, x);
   }
