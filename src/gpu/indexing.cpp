@@ -181,7 +181,7 @@ KernelSource starts_source(std::string_view pair) {
           fmt::format("#include \"indexing.h\"\n"
                       "KERNEL void find_starts(const {0}* sorted, u64 line_pairs, u64 length,\n"
                       "                        {0}::Position* starts, u64 size, u64 lines) {{\n"
-                      "  find_starts(sorted, line_pairs, length, starts, size, lines);\n}}\n",
+                      "  find_starts<{0}>(sorted, line_pairs, length, starts, size, lines);\n}}\n",
                       pair),
           {}};
 }

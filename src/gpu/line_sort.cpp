@@ -28,7 +28,7 @@ KernelSource merge_source(std::string_view pair, const std::string& sink) {
           fmt::format("#include \"sort.h\"\n"
                       "KERNEL void __launch_bounds__({0}) merge_runs(const {1}* pairs, {2} sink, Runs from,\n"
                       "                                              Runs to, u64 lines) {{\n"
-                      "  merge_runs(pairs, sink, from, to, lines);\n}}\n",
+                      "  merge_runs<{1}>(pairs, sink, from, to, lines);\n}}\n",
                       threads, pair, sink),
           {}};
 }

@@ -122,6 +122,13 @@ struct alignas(sizeof(T) * N > 16 ? 16 : sizeof(T) * N) Packet {
   T element[N];
 };
 
+// 16 bytes moved as one.
+#ifdef HEARTH_AMD
+using Unit16 = u32 __attribute__((ext_vector_type(4)));  // arrays of structs may end up in memory
+#else
+using Unit16 = Packet<u32, 4>;
+#endif
+
 // ---- places ----
 
 DEVICE u64 global_thread() { return (u64)blockIdx.x * blockDim.x + threadIdx.x; }

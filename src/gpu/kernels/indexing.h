@@ -30,11 +30,9 @@ DEVICE void gather_units(const Unit* x, const I* indices, Unit* out, const Nest<
 #pragma unroll
     for (int e = 0; e < gathers_under_way; ++e) {
       const u64 i = first + e * stride;
-      value[e] = Unit{};
-      if (i >= count) continue;
-      const auto offsets = nest.at((Index)i);
+      const auto offsets = nest.at((Index)(i < count ? i : count - 1));
       const u64 index = checked((i64)indices[offsets.of[1]], size, fault);
-      if (index < (u64)size) value[e] = x[offsets.of[0] + (i64)index * axis_stride];
+      value[e] = index < (u64)size ? x[offsets.of[0] + (i64)index * axis_stride] : Unit{};
     }
 #pragma unroll
     for (int e = 0; e < gathers_under_way; ++e)

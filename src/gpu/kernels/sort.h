@@ -138,6 +138,7 @@ template <class Pair, class Sink>
 DEVICE void merge_runs(const Pair* pairs, const Sink& sink, const Runs& from, const Runs& to, u64 lines) {
   constexpr u32 each = Pair::tile / sort_threads;
   __shared__ Pair tile[Pair::tile];
+  __shared__ u16 order[Pair::tile];  // where in the tile each pair of the result is
   __shared__ u64 split[2];
   const u64 per_line = to.per_line(), per_run = (to.stride() + Pair::tile - 1) / Pair::tile;
   const u64 all = lines * per_line * per_run;
@@ -157,23 +158,17 @@ DEVICE void merge_runs(const Pair* pairs, const Sink& sink, const Runs& from, co
       tile[i] = i < a_count ? a[a_begin + i] : b[b_begin + i - a_count];
     barrier();
     const u32 first = threadIdx.x * each;
-    Pair merged[each];
     if (first < total) {
       u32 i = (u32)merge_path(tile, a_count, tile + a_count, b_count, first), j = first - i;
-#pragma unroll
-      for (u32 e = 0; e < each; ++e) {
-        if (first + e >= total) break;
+      for (u32 e = 0; e < each && first + e < total; ++e) {
         const bool from_b = i >= a_count || (j < b_count && tile[a_count + j] < tile[i]);
-        merged[e] = from_b ? tile[a_count + j] : tile[i];
+        order[first + e] = (u16)(from_b ? a_count + j : i);
         from_b ? ++j : ++i;
       }
     }
     barrier();
-#pragma unroll
-    for (u32 e = 0; e < each; ++e)
-      if (first + e < total) tile[first + e] = merged[e];
-    barrier();
-    for (u32 i = threadIdx.x; i < total; i += sort_threads) sink.put(to, line, run, begin + i, tile[i]);
+    for (u32 i = threadIdx.x; i < total; i += sort_threads)
+      sink.put(to, line, run, begin + i, tile[order[i]]);
     barrier();
   }
 }
