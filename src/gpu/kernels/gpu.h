@@ -18,6 +18,11 @@ using f64 = double;
 #define KERNEL extern "C" __global__
 #define DEVICE __device__ __forceinline__
 
+template <class A, class B>
+constexpr bool same_type = false;
+template <class A>
+constexpr bool same_type<A, A> = true;
+
 // ---- 16-bit floats: storage; arithmetic happens in f32 ----
 
 template <class To, class From>
@@ -102,7 +107,7 @@ DEVICE typename Stored<T>::Compute load(T value) {
 }
 template <class T, class C>
 DEVICE T store(C value) {
-  if constexpr (__is_same(T, bool))
+  if constexpr (same_type<T, bool>)
     return value != 0;  // a half is true, too
   else
     return Stored<T>::store((typename Stored<T>::Compute)value);
