@@ -20,6 +20,11 @@ using f64 = double;
 #define KERNEL_OF(threads) extern "C" __global__ __launch_bounds__(threads)
 #define DEVICE __device__ __forceinline__
 
+template <class A, class B>
+constexpr bool same_type = false;
+template <class A>
+constexpr bool same_type<A, A> = true;
+
 // ---- 16-bit floats: storage; arithmetic happens in f32 ----
 
 template <class To, class From>
