@@ -107,6 +107,33 @@ TEST_F(GpuTest, BroadcastAndStrides) {
   compare({randn({100})}, 1e-6, [](const auto& in) { return in[0].slice({{1, 98}}) * 2.0; });  // not aligned
 }
 
+TEST_F(GpuTest, RowsInPackets) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    compare({randn({7, 1, 64}).to(dtype), randn({5, 64}).to(dtype)}, 1e-6,
+            [](const auto& in) { return in[0] * 2.0 + in[1]; });
+    compare({randn({70, 1}).to(dtype), randn({32}).to(dtype)}, 1e-6,
+            [](const auto& in) { return in[0] + in[1]; });
+    compare({randn({20, 80}).to(dtype)}, 1e-6, [](const auto& in) {
+      return in[0].slice({{0, 20}, {8, 72}}) + 1.0;
+    });
+  }
+}
+
+TEST_F(GpuTest, TransposedTiles) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f64, DType::u8}) {
+    const auto numbers = [&](const Shape& shape) { return randint(0, 100, shape).to(dtype); };
+    compare({numbers({100, 70})}, 0,
+            [](const auto& in) { return in[0].transpose(0, 1) + in[0].transpose(0, 1); });
+    compare({numbers({100, 70}), numbers({70, 100})}, 0,
+            [](const auto& in) { return in[0].transpose(0, 1) + in[1]; });
+    compare({numbers({3, 40, 5, 50}), numbers({50})}, 0, [](const auto& in) {
+      return in[0].permute({0, 3, 2, 1}) + in[1].reshape({50, 1, 1});
+    });
+    compare({numbers({65, 129})}, 0,
+            [](const auto& in) { return flip(in[0], {0}).transpose(0, 1) + in[0].transpose(0, 1); });
+  }
+}
+
 TEST_F(GpuTest, NothingAndOne) {
   compare({zeros({0, 3})}, 0, [](const auto& in) { return in[0] + 1.0; });
   compare({full({}, 2.0)}, 0, [](const auto& in) { return in[0] * in[0]; });

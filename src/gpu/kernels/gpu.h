@@ -60,9 +60,15 @@ DEVICE f16 to_f16(f32 value) {
 }
 DEVICE f32 to_f32(bf16 value) { return bit_cast<f32>((u32)value.bits << 16); }
 DEVICE bf16 to_bf16(f32 value) {  // to nearest, ties to even; NaN stays NaN
+#if defined(HEARTH_NVIDIA) && __CUDA_ARCH__ >= 800
+  u16 bits;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return {bits};
+#else
   const u32 bits = bit_cast<u32>(value);
   const u32 rounded = (bits + 0x7fffu + ((bits >> 16) & 1)) >> 16, quiet = (bits >> 16) | 0x40u;
   return {(u16)((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded)};
+#endif
 }
 
 // ---- conversion between storage and the types to compute in: i32, i64, f32, f64 ----
