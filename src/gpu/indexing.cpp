@@ -199,15 +199,6 @@ KernelSource sums_source(DType dtype, std::int64_t unit, bool with_x, std::strin
           {}};
 }
 
-KernelSource copy_source(std::size_t element, std::string_view index) {
-  return {"copy_units",
-          fmt::format("#include \"movement.h\"\n"
-                      "KERNEL void copy_units(const {0}* source, {0}* target, Nest<2> nest, u64 count) {{\n"
-                      "  copy_units<{1}>(source, target, nest, count);\n}}\n",
-                      unit_type(static_cast<std::int64_t>(element)), index),
-          {}};
-}
-
 // What the two operations have in common: lines of indices, and for each line and destination a sum.
 struct AddLoops {
   Shape index_shape;  // lines, then the axis
@@ -244,7 +235,8 @@ class AddKernel final : public Kernel {
     const Layout &x = step.inputs[0], &output = step.outputs[0];
     if (loops_.over_output.count() == element_count(output.shape)) return;
     rest_ = collapse(x.shape, {x.strides, output.strides});
-    copy_ = device.function(copy_source(element_, index_type(rest_.count())), "copy_units");
+    copy_ = device.function(copy_source(static_cast<std::int64_t>(element_), index_type(rest_.count())),
+                            "copy_units");
   }
 
   std::size_t scratch_bytes() const override {

@@ -1,6 +1,8 @@
 // Pooling: max, avg and their gradients.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "gpu/expression_source.h"
 #include "gpu/kernels.h"
 #include "gpu/nest.h"
@@ -26,8 +28,8 @@ Nest<1> planes_of(const Layout& layout, std::size_t axes) {
 
 // As kernels/pooling.h has it.
 struct Pool {
-  std::int64_t in[3], kernel[3], stride[3], padding[3];
-  Divisor in_size[3], out[3];
+  std::int64_t kernel[3], padding[3];
+  Divisor in[3], out[3], stride[3];
   Nest<1> planes;
   std::int64_t step[3];
   Nest<1> dy_planes;
@@ -41,13 +43,21 @@ struct Pool {
         include_padding(window.count_include_pad) {
     const std::size_t axes = window.kernel.size(), lead = x.size() - axes;
     spread(x.data() + lead, axes, 1, in);
-    spread(x.data() + lead, axes, 1, in_size);
     spread(y.data() + lead, axes, 1, out);
     spread(window.kernel.data(), axes, 1, kernel);
     spread(window.stride.data(), axes, 1, stride);
     spread(window.padding.data(), axes, 0, padding);
     spread(first.strides.data() + lead, axes, 0, step);
     spread(dy.strides.data() + lead, axes, 0, dy_step);
+  }
+
+  std::uint64_t plane() const { return in[0].value * in[1].value * in[2].value; }
+  // The type that numbers elements, `count` at most; positions beside the input must fit, too.
+  std::string_view index(std::int64_t count) const {
+    for (std::size_t axis = 0; axis < 3; ++axis)
+      count = std::max(count, 2 * (static_cast<std::int64_t>(in[axis].value + stride[axis].value) +
+                                   padding[axis] + kernel[axis]));
+    return index_type(count);
   }
 };
 
@@ -67,7 +77,8 @@ class PoolKernel final : public Kernel {
         pool_(pool),
         count_(static_cast<std::uint64_t>(element_count(step.outputs[0].shape))),
         function_(device.function(pool_source(op_name(step.op), step.outputs[0].dtype,
-                                              index_type(element_count(step.outputs[0].shape))),
+                                              pool.index(std::max(element_count(step.inputs[0].shape),
+                                                                  element_count(step.outputs[0].shape)))),
                                   "pool")) {}
 
   void run(const KernelArguments& arguments) const override {
@@ -103,11 +114,10 @@ class MaxPoolGradKernel final : public Kernel {
         pool_(pool),
         inputs_(static_cast<std::uint64_t>(element_count(step.outputs[0].shape))),
         outputs_(static_cast<std::uint64_t>(element_count(step.inputs[1].shape))) {
-    const std::int64_t plane = pool.in[0] * pool.in[1] * pool.in[2];
-    number_bytes_ = plane < (1ll << 31) ? 4 : 8;
+    number_bytes_ = pool.plane() < (1ull << 31) ? 4 : 8;
     const KernelSource text =
         max_grad_source(step.outputs[0].dtype, number_bytes_ == 4 ? "i32" : "i64",
-                        index_type(static_cast<std::int64_t>(std::max(inputs_, outputs_))));
+                        pool.index(static_cast<std::int64_t>(std::max(inputs_, outputs_))));
     winners_ = device.function(text, "winners");
     gradient_ = device.function(text, "gradient");
   }
