@@ -104,10 +104,14 @@ struct Planes {
   ConvPlanes shape;
   i64 first = 0;
   DEVICE void start(u64 group, u32) { first = (i64)group * shape.rows; }
-  template <class Sum>
-  DEVICE void operator()(i64 row, i64 column, Sum sum) const {
-    const Division image = divide((i32)column, shape.pixels);
-    out[(image.quotient * shape.channels + first + row) * shape.pixels.divisor + image.rest] = store<T>(sum);
+  template <class Sum, int N>
+  DEVICE void operator()(i64 row, i64 column, const Packet<Sum, N>& run) const {
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      const Division image = divide((i32)column + i, shape.pixels);
+      out[(image.quotient * shape.channels + first + row) * shape.pixels.divisor + image.rest] =
+          store<T>(run.element[i]);
+    }
   }
 };
 
@@ -118,9 +122,10 @@ struct Dense {
   i64 rows, columns;
   i64 first = 0;
   DEVICE void start(u64 group, u32) { first = (i64)group * rows * columns; }
-  template <class Sum>
-  DEVICE void operator()(i64 row, i64 column, Sum sum) const {
-    out[first + row * columns + column] = store<T>(sum);
+  template <class Sum, int N>
+  DEVICE void operator()(i64 row, i64 column, const Packet<Sum, N>& run) const {
+#pragma unroll
+    for (int i = 0; i < N; ++i) out[first + row * columns + column + i] = store<T>(run.element[i]);
   }
 };
 
@@ -140,7 +145,7 @@ DEVICE void by_thread(const GemmShape& shape, const SourceA& source_a, const Sou
     for (i64 k = 0; k < shape.depth; ++k)
       sum = gemm::multiply_add((Sum)load(a.at(left, k)), (Sum)load(b.at(right, k)), sum);
     finish.start(group, 0);
-    finish(row, column, sum);
+    finish(row, column, Packet<Sum, 1>{{sum}});
   }
 }
 
@@ -161,7 +166,7 @@ DEVICE void by_block(const GemmShape& shape, const SourceA& source_a, const Sour
       sum = gemm::multiply_add((Sum)load(a.at(left, k)), (Sum)load(b.at(right, k)), sum);
     sum = block_reduce(sum, Sum(0), [](Sum x, Sum y) { return x + y; });
     finish.start(group, 0);
-    if (threadIdx.x == 0) finish(row, column, sum);
+    if (threadIdx.x == 0) finish(row, column, Packet<Sum, 1>{{sum}});
   }
 }
 
