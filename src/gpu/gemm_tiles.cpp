@@ -16,7 +16,8 @@ bool has_matrix_unit(const Target& target, DType dtype) {
 
 GemmTile fma_tile(DType dtype, bool large) {
   const bool wide = compute_type(dtype) == "f64" || compute_type(dtype) == "i64";
-  const int side = (large ? 8 : 4) / (wide ? 2 : 1), depth = 16;
+  // Integers stay with the smaller ones: their results of a byte each take compilers minutes.
+  const int side = wide ? (large ? 4 : 2) : large && is_floating(dtype) ? 8 : 4, depth = 16;
   return {fmt::format("gemm::FmaTile<{}, {}, {}>", storage_type(dtype), side, depth),
           16 * side,
           16 * side,

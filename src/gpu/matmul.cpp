@@ -124,7 +124,7 @@ struct FinishText {
       start +=
           fmt::format("    at{0} = in{0} + gemm::stack_offset(stack, place{0}.stack, product);\n", value);
       loads +=
-          fmt::format("    const {0} v{1} = load(at{1}[row * place{1}.row + column * place{1}.column]);\n",
+          fmt::format("      const {0} v{1} = load(at{1}[row * place{1}.row + column * place{1}.column]);\n",
                       compute_type(product.inputs[i]), value);
     }
     for (std::size_t i = 0; i < expression.immediates.size(); ++i)
@@ -132,18 +132,24 @@ struct FinishText {
     fields += "  i64 first = 0;\n";
     for (std::size_t i = 0; i < product.inputs.size(); ++i)
       fields += fmt::format("  const {}* at{} = nullptr;\n", storage_type(product.inputs[i]), i + 1);
-    for (std::size_t k = 0; k < product.outputs.size(); ++k)
+    std::string packets, writes;
+    for (std::size_t k = 0; k < product.outputs.size(); ++k) {
+      const std::string_view type = storage_type(product.outputs[k]);
+      packets += fmt::format("    Packet<{}, N> r{};\n", type, k);
       stores +=
-          fmt::format("    out{}[index] = store<{}>({});\n", k, storage_type(product.outputs[k]),
+          fmt::format("      r{}.element[e] = store<{}>({});\n", k, type,
                       expression.instructions.empty() ? "v0" : value_name(expression, expression.outputs[k]));
+      writes += fmt::format("    gemm::store_run(out{0} + index, r{0});\n", k);
+    }
     structure = fmt::format(
-        "struct Finish {{\n  GemmStack stack;\n  i64 rows, columns;\n{}"
-        "  DEVICE void start(u64 product, u32) {{\n    first = (i64)product * rows * columns;\n{}  }}\n"
-        "  DEVICE void operator()(i64 row, i64 column, {} sum) const {{\n"
-        "    const i64 index = first + row * columns + column;\n    const {} v0 = through<{}>(sum);\n{}{}{}  "
-        "}}\n"
-        "}};\n",
-        fields, start, sum, sum, result, loads, expression_body(expression, "    "), stores);
+        "struct Finish {{\n  GemmStack stack;\n  i64 rows, columns;\n{0}"
+        "  DEVICE void start(u64 product, u32) {{\n    first = (i64)product * rows * columns;\n{1}  }}\n"
+        "  template <int N>\n"
+        "  DEVICE void operator()(i64 row, i64 from, const Packet<{2}, N>& sums) const {{\n"
+        "    const i64 index = first + row * columns + from;\n{3}"
+        "#pragma unroll\n    for (int e = 0; e < N; ++e) {{\n      const i64 column = from + e;\n"
+        "      const {2} v0 = through<{4}>(sums.element[e]);\n{5}{6}{7}    }}\n{8}  }}\n}};\n",
+        fields, start, sum, packets, result, loads, expression_body(expression, "      "), stores, writes);
   }
 };
 

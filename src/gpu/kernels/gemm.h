@@ -200,12 +200,17 @@ struct FmaTile {
   }
 
   template <class F>
-  DEVICE void for_each(const F& f) const {
+  DEVICE void for_each_run(const F& f) const {
     const int down = threadIdx.x / 16, across = threadIdx.x % 16;
 #pragma unroll
     for (int i = 0; i < SIDE; ++i)
 #pragma unroll
-      for (int j = 0; j < SIDE; ++j) f(place(down, i), place(across, j), sums[i][j]);
+      for (int j = 0; j < SIDE; j += chunk) {
+        Packet<Sum, chunk> run;
+#pragma unroll
+        for (int e = 0; e < chunk; ++e) run.element[e] = sums[i][j + e];
+        f(place(down, i), place(across, j), run);
+      }
   }
 };
 
@@ -269,14 +274,18 @@ struct MmaTile {
   }
 
   template <class F>
-  DEVICE void for_each(const F& f) const {
+  DEVICE void for_each_run(const F& f) const {
 #pragma unroll
     for (int i = 0; i < piece_rows; ++i)
 #pragma unroll
       for (int j = 0; j < piece_columns; ++j)
-        mma::for_each_element(sums[i][j], [&](int row, int column, Sum value) {
-          f(first_row() + i * 16 + row, first_column() + j * 16 + column, value);
-        });
+#pragma unroll
+        for (int e = 0; e < mma::elements; e += mma::side_by_side) {
+          Packet<Sum, mma::side_by_side> run;
+#pragma unroll
+          for (int r = 0; r < mma::side_by_side; ++r) run.element[r] = sums[i][j].element[e + r];
+          f(first_row() + i * 16 + mma::row(e), first_column() + j * 16 + mma::column(e), run);
+        }
   }
 };
 
@@ -315,9 +324,8 @@ DEVICE void multiply_tile(const A& a, const B& b, i64 first_row, i64 first_colum
     barrier();
     current ^= 1;
   }
-  tile.for_each([&](int row, int column, typename Tile::Sum value) {
-    finish(first_row + row, first_column + column, value);
-  });
+  tile.for_each_run(
+      [&](int row, int column, const auto& run) { finish(first_row + row, first_column + column, run); });
 }
 
 // The tile that a block works on. Neighbours in time share rows and columns, which then stay in the cache.
@@ -344,8 +352,22 @@ DEVICE Job job(const GemmShape& shape, u64 index) {
   return job;
 }
 
+// Results side by side: whole runs inside the result at once, else those that are inside.
+template <class Finish, class Sum, int N>
+DEVICE void finish_run(const GemmShape& shape, const Finish& finish, i64 row, i64 column,
+                       const Packet<Sum, N>& run) {
+  if (row >= shape.rows) return;
+  if (column + N <= shape.columns) {
+    finish(row, column, run);
+  } else {
+#pragma unroll
+    for (int i = 0; i < N; ++i)
+      if (column + i < shape.columns) finish(row, column + i, Packet<Sum, 1>{{run.element[i]}});
+  }
+}
+
 // `source_a(product, end_k)` and `source_b` give the operands of a product; `finish` starts with (product,
-// split) and then gets every element inside the result.
+// split) and then gets all results, in runs along a row.
 template <class Tile, class FetchA, class FetchB, class SourceA, class SourceB, class Finish>
 DEVICE void multiply(const GemmShape& shape, const SourceA& source_a, const SourceB& source_b,
                      Finish finish) {
@@ -355,14 +377,22 @@ DEVICE void multiply(const GemmShape& shape, const SourceA& source_a, const Sour
     const i64 first_k = work.split * shape.split_depth;
     const i64 end_k = first_k + shape.split_depth < shape.depth ? first_k + shape.split_depth : shape.depth;
     finish.start(work.product, work.split);
-    multiply_tile<Tile, FetchA, FetchB>(source_a(work.product, end_k), source_b(work.product, end_k),
-                                        (i64)work.row_tile * Tile::rows,
-                                        (i64)work.column_tile * Tile::columns, first_k, end_k,
-                                        [&](i64 row, i64 column, typename Tile::Sum value) {
-                                          if (row < shape.rows && column < shape.columns)
-                                            finish(row, column, value);
-                                        });
+    multiply_tile<Tile, FetchA, FetchB>(
+        source_a(work.product, end_k), source_b(work.product, end_k), (i64)work.row_tile * Tile::rows,
+        (i64)work.column_tile * Tile::columns, first_k, end_k,
+        [&](i64 row, i64 column, const auto& run) { finish_run(shape, finish, row, column, run); });
     barrier();  // before the tiles are filled again
+  }
+}
+
+// As one where the address allows.
+template <class T, int N>
+DEVICE void store_run(T* to, const Packet<T, N>& run) {
+  if ((u64)to % alignof(Packet<T, N>) == 0) {
+    *reinterpret_cast<Packet<T, N>*>(to) = run;
+  } else {
+#pragma unroll
+    for (int i = 0; i < N; ++i) to[i] = run.element[i];
   }
 }
 
@@ -374,7 +404,10 @@ struct Partial {
   u64 products;
   Sum* layer = nullptr;
   DEVICE void start(u64 product, u32 split) { layer = sums + (split * products + product) * rows * columns; }
-  DEVICE void operator()(i64 row, i64 column, Sum value) const { layer[row * columns + column] = value; }
+  template <int N>
+  DEVICE void operator()(i64 row, i64 column, const Packet<Sum, N>& run) const {
+    store_run(layer + row * columns + column, run);
+  }
 };
 
 template <class Sum, class Finish>
@@ -385,7 +418,7 @@ DEVICE void combine(const GemmShape& shape, const Sum* sums, Finish finish) {
     for (u32 split = 1; split < shape.splits; ++split) sum = add(sum, sums[split * count + i]);
     const u64 place = i % one;
     finish.start(i / one, 0);
-    finish((i64)(place / shape.columns), (i64)(place % shape.columns), sum);
+    finish((i64)(place / shape.columns), (i64)(place % shape.columns), Packet<Sum, 1>{{sum}});
   }
 }
 

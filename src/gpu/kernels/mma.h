@@ -8,6 +8,7 @@
 // An accumulator's lane holds `elements` sums, the i-th one at (row(i), column(i)). What all chips share:
 // lanes that differ only in their index modulo `column_lanes` hold the same rows, so that a reduction along a
 // row is one over a lane's own elements of that row and then over from_lane_xor(1, 2, ... column_lanes / 2).
+// Groups of `side_by_side` elements are neighbours in a row.
 //
 // Operands come from shared memory, at addresses that are multiples of 16 bytes, with strides (in elements)
 // that are multiples of 16 bytes.
@@ -52,7 +53,7 @@ using i32x8 = int __attribute__((ext_vector_type(8)));
 
 // depth: of K, per multiply_add. held: elements of an operand in a lane, side by side along K from first_k().
 #if defined(HEARTH_WMMA11)
-constexpr int column_lanes = 16;
+constexpr int column_lanes = 16, side_by_side = 1;
 template <class T>
 struct Unit {
   static constexpr int depth = 16, held = 16;
@@ -61,7 +62,7 @@ DEVICE int first_k(int) { return 0; }  // both halves of a wave hold the same
 DEVICE int row(int i) { return 2 * i + (int)lane() / 16; }
 DEVICE int column(int) { return (int)lane() % 16; }
 #elif defined(HEARTH_WMMA12)
-constexpr int column_lanes = 16;
+constexpr int column_lanes = 16, side_by_side = 1;
 template <class T>
 struct Unit {
   static constexpr int depth = is_i8<T> ? 32 : 16, held = is_i8<T> ? 16 : 8;
@@ -72,7 +73,7 @@ DEVICE int column(int) { return (int)lane() % 16; }
 #elif defined(HEARTH_MFMA)
 // Deeper than an instruction: the order of K is free as long as both operands have the same, and this one
 // lets a lane read 16 bytes.
-constexpr int column_lanes = 16;
+constexpr int column_lanes = 16, side_by_side = 1;
 template <class T>
 struct Unit {
   static constexpr int depth = is_i8<T> ? 64 : 32, held = is_i8<T> ? 16 : 8;
@@ -81,7 +82,7 @@ DEVICE int first_k(int held) { return (int)lane() / 16 * held; }
 DEVICE int row(int i) { return 4 * ((int)lane() / 16) + i; }
 DEVICE int column(int) { return (int)lane() % 16; }
 #elif defined(HEARTH_MMA80)
-constexpr int column_lanes = 4;
+constexpr int column_lanes = 4, side_by_side = 2;
 template <class T>
 struct Unit {
   static constexpr int depth = is_i8<T> ? 32 : 16;
@@ -89,7 +90,7 @@ struct Unit {
 DEVICE int row(int i) { return (int)lane() / 4 + i % 4 / 2 * 8; }
 DEVICE int column(int i) { return i / 4 * 8 + (int)lane() % 4 * 2 + i % 2; }
 #else
-constexpr int column_lanes = 16;
+constexpr int column_lanes = 16, side_by_side = 1;
 template <class T>
 struct Unit {
   static constexpr int depth = 16;
