@@ -59,6 +59,8 @@ class GpuBackend final : public Backend {
         return make_pooling(gpu_, step);
       case OpKind::normalisation:
         return make_normalisation(gpu_, step);
+      case OpKind::attention:
+        return make_attention(gpu_, step);
       case OpKind::random:
         return make_random(gpu_, step);
       default:
