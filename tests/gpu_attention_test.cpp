@@ -62,6 +62,28 @@ class GpuAttentionTest : public testing::Test {
     }
   }
 
+  void compare_gradients(const Case& c) {
+    const auto random = [&](std::int64_t heads, std::int64_t rows) {
+      return randn({c.batch, heads, rows, c.features}).to(c.dtype).eval();
+    };
+    const std::vector<Tensor> inputs{random(c.heads, c.queries), random(c.groups, c.keys),
+                                     random(c.groups, c.keys)};
+    const Tensor seed = random(c.heads, c.queries);
+    const auto compute = [&](Device device, DType dtype) {
+      std::vector<Tensor> leaves;
+      for (const Tensor& input : inputs)
+        leaves.push_back(input.to(dtype).to(device).detach().requires_grad_());
+      const Tensor y = attention(leaves[0], leaves[1], leaves[2], c.options);
+      return gradients(y, leaves, seed.to(dtype).to(device));
+    };
+    const auto expected = compute(Device{}, DType::f32);
+    for (const Device device : gpus_) {
+      const auto got = compute(device, c.dtype);
+      for (std::size_t i = 0; i < 3; ++i)
+        expect_close(got[i], expected[i], 2 * tolerance(c.dtype), name_of(c) + " gradient " + "qkv"[i]);
+    }
+  }
+
   std::vector<Device> gpus_;
 };
 
@@ -150,6 +172,61 @@ TEST_F(GpuAttentionTest, NotANumberStaysInItsRow) {
     const auto got = to_doubles(attention(poison.to(device), k.to(device), k.to(device)));
     for (std::size_t i = 0; i < got.size(); ++i) ASSERT_EQ(std::isnan(got[i]), i / 32 == 3) << i;
   }
+}
+
+TEST_F(GpuAttentionTest, GradientsOfSizesAroundTiles) {
+  for (const DType dtype : dtypes)
+    for (const std::int64_t size : {1, 15, 16, 17, 64, 65, 130})
+      for (const bool causal : {false, true})
+        compare_gradients({1, 2, 2, size, size, 32, {.causal = causal}, dtype});
+}
+
+TEST_F(GpuAttentionTest, GradientsOfHeadSizes) {
+  for (const DType dtype : dtypes)
+    for (const std::int64_t features : {8, 12, 40, 64, 72, 96, 128, 160, 192, 250, 256})
+      compare_gradients({1, 1, 1, 35, 70, features, {.causal = true}, dtype});
+}
+
+TEST_F(GpuAttentionTest, GradientsOfQueriesAndKeysThatDiffer) {
+  for (const DType dtype : dtypes)
+    for (const bool causal : {false, true}) {
+      compare_gradients({2, 1, 1, 40, 90, 32, {.causal = causal}, dtype});
+      compare_gradients({2, 1, 1, 90, 40, 32, {.causal = causal}, dtype});
+    }
+}
+
+TEST_F(GpuAttentionTest, GradientsOfWindows) {
+  for (const DType dtype : dtypes)
+    for (const std::int64_t window : {1, 20, 64, 300}) {
+      compare_gradients({1, 1, 1, 150, 150, 32, {.window = window}, dtype});
+      compare_gradients({1, 1, 1, 100, 30, 32, {.causal = true, .window = window}, dtype});
+    }
+}
+
+TEST_F(GpuAttentionTest, GradientsOfHeadsThatShareKeys) {
+  for (const DType dtype : dtypes) compare_gradients({2, 6, 2, 40, 50, 32, {.causal = true}, dtype});
+}
+
+TEST_F(GpuAttentionTest, GradientsAreTheSameEachTime) {
+  for (const Device device : gpus_) {
+    const Tensor x = randn({1, 4, 70, 64}).to(DType::bf16).to(device).eval();
+    const auto compute = [&] {
+      const Tensor leaf = x.detach().requires_grad_();
+      return to_doubles(gradients(attention(leaf, leaf, leaf, {.causal = true}), {leaf}, x)[0]);
+    };
+    EXPECT_EQ(compute(), compute());
+  }
+}
+
+TEST_F(GpuAttentionTest, GradientsOfGradients) {
+  const Tensor x = randn({1, 2, 9, 8}).eval(), w = randn({1, 2, 9, 8}).eval();
+  const auto compute = [&](Device device) {
+    const Tensor leaf = x.to(device).detach().requires_grad_(), weights = w.to(device);
+    const Tensor y = attention(leaf, leaf * 0.5, leaf + 1.0, {.causal = true});
+    const Tensor first = gradients(y, {leaf}, weights, true)[0];
+    return gradients(first, {leaf}, weights)[0];
+  };
+  for (const Device device : gpus_) expect_close(compute(device), compute(Device{}), 1e-4, "second gradient");
 }
 
 }  // namespace

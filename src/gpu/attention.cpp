@@ -17,8 +17,11 @@ namespace {
 
 constexpr std::size_t most_shared_amd = 64 << 10, most_shared = 99 << 10, unasked_shared = 48 << 10;
 
-// What a kernel computes, by the name of the function of attention.h or attention_backward.h.
+enum class Result { output, dq, dk, dv, dk_and_dv };
+
+// What a kernel of attention.h or attention_backward.h computes, and what it needs for that.
 struct Task {
+  Result result;
   const char* name;
   int own;            // operands of the block's own rows
   int rows, columns;  // operands that pass by, where a transposed copy is needed for the second product
@@ -26,11 +29,11 @@ struct Task {
   int sums;           // results
   bool keeps_own;     // own rows may be held in registers
 };
-constexpr Task forward_task{"forward", 1, 1, 1, 2, 1, true};
-constexpr Task q_task{"gradient_q", 2, 2, 1, 2, 1, false};
-constexpr Task kv_task{"gradient_kv", 2, 2, 2, 2, 2, false};
-constexpr Task k_task{"gradient_k", 2, 2, 1, 2, 1, false};
-constexpr Task v_task{"gradient_v", 1, 1, 1, 2, 1, false};
+constexpr Task forward_task{Result::output, "attention", 1, 1, 1, 2, 1, true};
+constexpr Task q_task{Result::dq, "attention_gradient_q", 2, 2, 1, 2, 1, false};
+constexpr Task kv_task{Result::dk_and_dv, "attention_gradient_kv", 2, 2, 2, 2, 2, false};
+constexpr Task k_task{Result::dk, "attention_gradient_k", 2, 2, 1, 2, 1, false};
+constexpr Task v_task{Result::dv, "attention_gradient_v", 1, 1, 1, 2, 1, false};
 
 // The engine of a kernel: a type of attention_mma.h or attention_fma.h.
 struct Engine {
@@ -49,7 +52,7 @@ int rounded_features(std::int64_t features, std::initializer_list<int> sizes) {
 
 Engine fma_engine(DType dtype, std::int64_t features, const Task& task) {
   const int size = rounded_features(features, {64, 128, 192, 256});
-  const bool forward = task.own == 1;
+  const bool forward = task.result == Result::output;
   const int own_tiles = size <= 128 ? 2 : 1;
   const int others = size <= 64 || (size == 128 && forward) ? 32 : 16;
   const bool together = forward || size <= 192;
@@ -72,9 +75,11 @@ Engine mma_engine(const Target& target, DType dtype, std::int64_t features, cons
   const std::size_t limit = target.amd ? most_shared_amd : std::min(most_shared, target.shared_bytes);
   const auto shared = [&](bool holds) {
     const AttentionTiles tiles{size, waves * own_tiles * 16, others, 8, holds, 0};
-    return 2 * static_cast<std::size_t>(
-                   transposes ? attention_shared_elements(tiles, task.own, task.rows, task.columns)
-                              : attention_shared_elements(tiles, task.own, task.untransposed, 0));
+    const std::size_t beside =
+        task.own == 2 ? 8 * static_cast<std::size_t>(others) : 0;  // what the kernel declares
+    return beside + 2 * static_cast<std::size_t>(
+                            transposes ? attention_shared_elements(tiles, task.own, task.rows, task.columns)
+                                       : attention_shared_elements(tiles, task.own, task.untransposed, 0));
   };
   bool holds = task.keeps_own && own_registers * own_tiles * task.own <= 32;
   if (shared(holds) > limit && others > 32) others = 32;
@@ -105,6 +110,25 @@ KernelSource forward_source(const Engine& engine, DType dtype, bool packets) {
                   "const {2}* q, const {2}* k, const {2}* v, {2}* out, f32* logarithms, f32* partial) {{\n"
                   "  attention::forward<Engine, {3}>(shape, q, k, v, out, logarithms, partial);\n}}\n",
                   engine.header, engine.type, storage_type(dtype), packets),
+      {}};
+}
+
+KernelSource gradient_source(const Engine& engine, DType dtype, bool packets, const Task& task) {
+  const std::string type(storage_type(dtype));
+  const bool by_q = task.result == Result::dq;
+  const bool k = task.result != Result::dv, v = task.result != Result::dk;
+  return {
+      task.name,
+      fmt::format("#include \"attention_backward.h\"\n#include \"{0}\"\nusing Engine = attention::{1};\n"
+                  "KERNEL void __launch_bounds__(Engine::threads) attention_gradient(AttentionShape shape, "
+                  "const {2}* q, const {2}* k, const {2}* v, const f32* logarithms, const f32* delta, "
+                  "const {2}* dy, {3}) {{\n"
+                  "  attention::{4}>(shape, q, k, v, logarithms, delta, dy, {5});\n}}\n",
+                  engine.header, engine.type, type,
+                  by_q ? fmt::format("{0}* dq", type) : fmt::format("{0}* dk, {0}* dv", type),
+                  by_q ? fmt::format("gradient_q<Engine, {}", packets)
+                       : fmt::format("gradient_kv<Engine, {}, {}, {}", packets, k, v),
+                  by_q ? "dq" : "dk, dv"),
       {}};
 }
 
@@ -255,11 +279,97 @@ class ForwardKernel final : public AttentionKernel {
   LazyFunction combine_;
 };
 
+// Inputs: q, k, v, packed, delta, dy.
+class GradientKernel : public AttentionKernel {
+ public:
+  GradientKernel(GpuDevice& device, const Step& step) : AttentionKernel(device, step) {
+    const Layout &packed = step.inputs[3], &delta = step.inputs[4], &dy = step.inputs[5];
+    if (!packed.contiguous()) throw KernelError("[attention] its result is not where it was written");
+    shape_.dy = place_of(dy);
+    shape_.delta_batch = delta.strides[0];
+    shape_.delta_head = delta.strides[1];
+    shape_.delta_row = delta.strides[2];
+    packets_ = packets_ && in_packets(dy);
+  }
+
+ protected:
+  // A kernel that computes some of the gradients.
+  struct Part {
+    Task task;
+    Engine engine;
+    std::int64_t blocks;
+    PacketFunction function;
+    Part(Task part_task, Engine part_engine, std::int64_t count)
+        : task(part_task), engine(std::move(part_engine)), blocks(count) {}
+  };
+
+  template <class... Results>
+  void launch(const Part& part, const KernelArguments& arguments, const Results&... results) const {
+    const auto input = [&](std::size_t i) { return arguments.inputs[i]; };
+    const bool packets =
+        packets_ && aligned(input(0)) && aligned(input(1)) && aligned(input(2)) && aligned(input(5));
+    const auto source = [&](bool in_packets) {
+      return gradient_source(part.engine, dtype_, in_packets, part.task);
+    };
+    const Function& function =
+        part.function.get(device_, packets, part.engine.shared, source, "attention_gradient");
+    const float* const logarithms_in = logarithms(input(3));
+    device_.launch(function,
+                   {.x = static_cast<unsigned>(part.blocks),
+                    .threads = static_cast<unsigned>(part.engine.threads),
+                    .shared = static_cast<unsigned>(part.engine.shared)},
+                   shape_, input(0), input(1), input(2), logarithms_in, input(4), input(5), results...);
+  }
+};
+
+class QueryGradientKernel final : public GradientKernel {
+ public:
+  QueryGradientKernel(GpuDevice& device, const Step& step)
+      : GradientKernel(device, step),
+        part_(q_task, engine_for(device.target(), dtype_, shape_.features, q_task), 0) {
+    part_.blocks = parts(shape_.queries, part_.engine.tiles.own) * shape_.heads * shape_.batch;
+  }
+  void run(const KernelArguments& arguments) const override {
+    if (part_.blocks > 0) launch(part_, arguments, arguments.outputs[0]);
+  }
+
+ private:
+  Part part_;
+};
+
+class KeyGradientKernel final : public GradientKernel {
+ public:
+  KeyGradientKernel(GpuDevice& device, const Step& step) : GradientKernel(device, step) {
+    // Wide heads have too many sums for a lane's registers: one kernel for each gradient.
+    const Target& target = device.target();
+    const bool units = dtype_ != DType::f32 && target.matrix != MatrixUnit::none;
+    const bool apart = units && (2 * shape_.features * 16 / target.wave_size > 128 || shape_.features > 192);
+    add_part(apart ? k_task : kv_task);
+    if (apart) add_part(v_task);
+  }
+  void run(const KernelArguments& arguments) const override {
+    const std::int64_t count = element_count({shape_.batch, shape_.groups, shape_.keys, shape_.features});
+    if (count == 0) return;
+    void* const dk = arguments.outputs[0];
+    void* const dv = static_cast<char*>(dk) + count * static_cast<std::int64_t>(dtype_size(dtype_));
+    for (const auto& part : parts_) launch(*part, arguments, dk, dv);
+  }
+
+ private:
+  void add_part(const Task& task) {
+    Engine engine = engine_for(device_.target(), dtype_, shape_.features, task);
+    const std::int64_t blocks = parts(shape_.keys, engine.tiles.own) * shape_.groups * shape_.batch;
+    parts_.push_back(std::make_unique<Part>(task, std::move(engine), blocks));
+  }
+  std::vector<std::unique_ptr<Part>> parts_;
+};
+
 }  // namespace
 
 std::unique_ptr<Kernel> make_attention(GpuDevice& device, const Step& step) {
   if (step.op == Op::attention) return std::make_unique<ForwardKernel>(device, step);
-  throw KernelError(fmt::format("[{}] has no kernel on {} yet", op_name(step.op), device.name()));
+  if (step.op == Op::attention_grad_q) return std::make_unique<QueryGradientKernel>(device, step);
+  return std::make_unique<KeyGradientKernel>(device, step);
 }
 
 }  // namespace hearth::gpu

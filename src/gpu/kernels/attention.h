@@ -167,25 +167,18 @@ DEVICE void forward(const AttentionShape& shape, const typename E::T* q, const t
     total[s] = E::row_reduce(total[s], [](f32 a, f32 b) { return a + b; });
     share[s] = total[s] == 0 ? 0 : 1 / total[s];
   }
-  // One thread per row writes its logarithm: the one that holds its first feature.
+  const int rows = block.rows - block.first_row;
   if (partial) {
-    f32* const sum_rows = partial + block.split * result_rows * shape.features;
-    f32* const logarithm_rows =
-        partial + shape.splits * result_rows * shape.features + block.split * result_rows;
-    sums.each([&](int slot, int feature, f32& sum) {
-      const int row = E::own_row(slot);
-      if (block.first_row + row >= block.rows || feature >= shape.features) return;
-      sum_rows[(first_result + row) * shape.features + feature] = sum * share[slot];
-      if (feature == 0) logarithm_rows[first_result + row] = largest[slot] + ::log2f(total[slot]);
-    });
+    const i64 first = block.split * result_rows + first_result;
+    f32* const logarithm_rows = partial + shape.splits * result_rows * shape.features + first;
+    store_rows<E, PACKETS>(sums, share, partial + first * shape.features, rows, shape.features);
+    for_own_rows<E>(rows,
+                    [&](int slot, int row) { logarithm_rows[row] = largest[slot] + ::log2f(total[slot]); });
   } else {
-    sums.each([&](int slot, int feature, f32& sum) {
-      const int row = E::own_row(slot);
-      if (block.first_row + row >= block.rows || feature >= shape.features) return;
-      out[(first_result + row) * shape.features + feature] = store<T>(sum * share[slot]);
-      // A row that sees nothing: infinite, so that its weights in the gradients are zero.
-      if (feature == 0)
-        logarithms[first_result + row] = total[slot] == 0 ? infinity() : largest[slot] + ::log2f(total[slot]);
+    store_rows<E, PACKETS>(sums, share, out + first_result * shape.features, rows, shape.features);
+    // A row that sees nothing: infinite, so that its weights in the gradients are zero.
+    for_own_rows<E>(rows, [&](int slot, int row) {
+      logarithms[first_result + row] = total[slot] == 0 ? infinity() : largest[slot] + ::log2f(total[slot]);
     });
   }
 }

@@ -18,6 +18,7 @@ struct FmaEngine {
   static constexpr int own_size = own * row_stride, first_size = OTHERS * row_stride,
                        second_size = first_size;
   static constexpr bool holds = false;
+  static constexpr int run = 4;
   static_assert(FEATURES % 64 == 0 && OTHERS % 16 == 0, "whole parts");
 
   static DEVICE int down() { return (int)threadIdx.x / 16; }
@@ -25,6 +26,8 @@ struct FmaEngine {
   static DEVICE int first_row() { return 0; }
   static constexpr int wave_rows = own;
   static DEVICE int own_row(int slot) { return slot * 16 + down(); }
+
+  static DEVICE bool first_of_row() { return across() == 0; }
 
   struct Scores {
     f32 value[OWN_TILES][OTHERS / 16];
@@ -35,6 +38,13 @@ struct FmaEngine {
 #pragma unroll
         for (int j = 0; j < OTHERS / 16; ++j) f(r, j * 16 + across(), value[r][j]);
     }
+    template <class F>
+    DEVICE void each2(Scores& that, const F& f) {
+#pragma unroll
+      for (int r = 0; r < OWN_TILES; ++r)
+#pragma unroll
+        for (int j = 0; j < OTHERS / 16; ++j) f(r, j * 16 + across(), value[r][j], that.value[r][j]);
+    }
   };
   struct Sums {
     f32 value[OWN_TILES][FEATURES / 16];
@@ -42,11 +52,18 @@ struct FmaEngine {
       each([](int, int, f32& value) { value = 0; });
     }
     template <class F>
-    DEVICE void each(const F& f) {
+    DEVICE void each_run(const F& f) {
 #pragma unroll
       for (int r = 0; r < OWN_TILES; ++r)
 #pragma unroll
-        for (int j = 0; j < FEATURES / 16; ++j) f(r, j / 4 * 64 + across() * 4 + j % 4, value[r][j]);
+        for (int j = 0; j < FEATURES / 16; j += run) f(r, j / 4 * 64 + across() * 4, value[r] + j);
+    }
+    template <class F>
+    DEVICE void each(const F& f) {
+      each_run([&](int slot, int column, f32* values) {
+#pragma unroll
+        for (int i = 0; i < run; ++i) f(slot, column + i, values[i]);
+      });
     }
   };
   struct Own {

@@ -10,6 +10,7 @@ template <class Type, int FEATURES, int WAVES, int OWN_TILES, int OTHERS, bool H
 struct MmaEngine {
   using T = Type;
   using Element = T;  // of tiles in shared memory
+  static constexpr int exchange_size = 0;
   static constexpr int threads = WAVES * WAVE, own = WAVES * OWN_TILES * 16, others = OTHERS,
                        features = FEATURES;
   static constexpr int slots = OWN_TILES * chain::slots;
@@ -17,6 +18,7 @@ struct MmaEngine {
   static constexpr bool transposes = chain::transposes;
   static constexpr bool together = true;  // tiles for both products are in shared memory at once
   static constexpr bool holds = HOLDS;
+  static constexpr int run = chain::run;
   static constexpr int row_stride = FEATURES + 8, column_stride = OTHERS + 8;
   static constexpr int own_size = own * row_stride, first_size = OTHERS * row_stride;
   static constexpr int second_size = transposes ? FEATURES * column_stride : first_size;
@@ -28,6 +30,8 @@ struct MmaEngine {
     return first_row() + slot / chain::slots * 16 + chain::own(slot % chain::slots);
   }
 
+  static DEVICE bool first_of_row() { return chain::other(0) == 0; }
+
   template <int COLUMNS>
   struct Values {
     mma::Accumulator<T> tile[OWN_TILES][COLUMNS / 16];
@@ -38,15 +42,35 @@ struct MmaEngine {
 #pragma unroll
         for (int j = 0; j < COLUMNS / 16; ++j) mma::clear(tile[r][j]);
     }
+    // f(slot, column, first of `run` values).
     template <class F>
-    DEVICE void each(const F& f) {
+    DEVICE void each_run(const F& f) {
+#pragma unroll
+      for (int r = 0; r < OWN_TILES; ++r)
+#pragma unroll
+        for (int j = 0; j < COLUMNS / 16; ++j)
+#pragma unroll
+          for (int i = 0; i < mma::elements; i += run)
+            f(r * chain::slots + chain::slot(i), j * 16 + chain::other(i), tile[r][j].element + i);
+    }
+    // f(slot, column, value here, value of `that`).
+    template <class F>
+    DEVICE void each2(Values& that, const F& f) {
 #pragma unroll
       for (int r = 0; r < OWN_TILES; ++r)
 #pragma unroll
         for (int j = 0; j < COLUMNS / 16; ++j)
 #pragma unroll
           for (int i = 0; i < mma::elements; ++i)
-            f(r * chain::slots + chain::slot(i), j * 16 + chain::other(i), tile[r][j].element[i]);
+            f(r * chain::slots + chain::slot(i), j * 16 + chain::other(i), tile[r][j].element[i],
+              that.tile[r][j].element[i]);
+    }
+    template <class F>
+    DEVICE void each(const F& f) {
+      each_run([&](int slot, int column, f32* values) {
+#pragma unroll
+        for (int i = 0; i < run; ++i) f(slot, column + i, values[i]);
+      });
     }
   };
   using Scores = Values<OTHERS>;
@@ -107,7 +131,7 @@ struct MmaEngine {
 
   static DEVICE void score(Scores& scores, const Own& mine, const T* theirs) {
     scores.clear();
-#pragma unroll
+#pragma unroll(HOLDS || !transposes ? FEATURES / depth : 1)
     for (int k = 0; k < FEATURES / depth; ++k) {
       chain::Own<T> left[OWN_TILES];
 #pragma unroll
@@ -117,6 +141,7 @@ struct MmaEngine {
         const auto right = chain::load_other(theirs + j * 16 * row_stride + k * depth, row_stride);
 #pragma unroll
         for (int r = 0; r < OWN_TILES; ++r) chain::multiply_add(scores.tile[r][j], left[r], right);
+        if (j % 2) keep_order();
       }
     }
   }
@@ -134,6 +159,7 @@ struct MmaEngine {
                        : chain::load_second(second + g * depth * row_stride + j * 16, row_stride);
 #pragma unroll
         for (int r = 0; r < OWN_TILES; ++r) chain::multiply_add(sums.tile[r][j], left[r], right);
+        if (j % 2) keep_order();
       }
     }
   }

@@ -74,4 +74,35 @@ DEVICE void load_rows(U* tile, int stride, const Source& source, int first) {
   }
 }
 
+// ---- from sums to memory ----
+
+// `out`: the first of the block's own rows, of which there are `rows`.
+template <class E, bool PACKETS, class U>
+DEVICE void store_rows(typename E::Sums& sums, const f32 (&factor)[E::slots], U* out, int rows,
+                       int features) {
+  U* row[E::slots];
+#pragma unroll
+  for (int s = 0; s < E::slots; ++s) row[s] = out + (i64)E::own_row(s) * features;
+  sums.each_run([&](int slot, int feature, const f32* values) {
+    if (E::own_row(slot) >= rows) return;
+    Packet<U, E::run> packet;
+#pragma unroll
+    for (int i = 0; i < E::run; ++i) packet.element[i] = store<U>(values[i] * factor[slot]);
+    if constexpr (PACKETS) {
+      if (feature < features) *reinterpret_cast<Packet<U, E::run>*>(row[slot] + feature) = packet;
+    } else {
+#pragma unroll
+      for (int i = 0; i < E::run; ++i)
+        if (feature + i < features) row[slot][feature + i] = packet.element[i];
+    }
+  });
+}
+// One value per own row, by one of the threads that have it.
+template <class E, class F>
+DEVICE void for_own_rows(int rows, const F& f) {
+#pragma unroll
+  for (int s = 0; s < E::slots; ++s)
+    if (E::first_of_row() && E::own_row(s) < rows) f(s, E::own_row(s));
+}
+
 }  // namespace attention

@@ -134,6 +134,13 @@ DEVICE void wave_barrier() {
 #endif
 }
 
+// The compiler moves nothing across: what it would load ahead costs more registers than there are.
+DEVICE void keep_order() {
+#ifdef HEARTH_AMD
+  __builtin_amdgcn_sched_barrier(0);
+#endif
+}
+
 // The shared memory that the launch asked for.
 template <class T>
 DEVICE T* launched_shared() {

@@ -33,9 +33,11 @@ DEVICE u32 pack(bf16, f32 low, f32 high) {
 #endif
 }
 
+// run: how many scores of a lane, from a multiple of it on, are of neighbouring columns.
 #if defined(HEARTH_MMA80)
 
 constexpr bool transposes = false;
+constexpr int run = 2;
 constexpr int slots = 2;
 DEVICE constexpr int slot(int i) { return i % 4 / 2; }
 DEVICE int own(int slot) { return (int)lane() / 4 + 8 * slot; }
@@ -80,6 +82,11 @@ DEVICE f32 row_reduce(f32 value, Combine combine) {
 #else
 
 constexpr bool transposes = true;
+#if defined(HEARTH_WMMA11)
+constexpr int run = 1;
+#else
+constexpr int run = mma::elements;
+#endif
 constexpr int slots = 1;
 DEVICE constexpr int slot(int) { return 0; }
 DEVICE int own(int) { return (int)lane() % 16; }
