@@ -59,10 +59,10 @@ class GpuBackend final : public Backend {
         return make_pooling(gpu_, step);
       case OpKind::normalisation:
         return make_normalisation(gpu_, step);
-      case OpKind::attention:
-        return make_attention(gpu_, step);
       case OpKind::random:
         return make_random(gpu_, step);
+      case OpKind::attention:
+        return make_attention(gpu_, step);
       default:
         throw KernelError(fmt::format("[{}] is not a step", op_name(step.op)));
     }
