@@ -64,6 +64,8 @@ class GpuBackend final : public Backend {
         return step.op == Op::rope ? make_rope(gpu_, step) : make_normalisation(gpu_, step);
       case OpKind::random:
         return make_random(gpu_, step);
+      case OpKind::attention:
+        return make_attention(gpu_, step);
       default:
         throw KernelError(fmt::format("[{}] is not a step", op_name(step.op)));
     }

@@ -20,5 +20,6 @@ std::unique_ptr<Kernel> make_indexing(GpuDevice& device, const Step& step);  // 
 std::unique_ptr<Kernel> make_normalisation(GpuDevice& device, const Step& step);  // softmax, norms
 std::unique_ptr<Kernel> make_rope(GpuDevice& device, const Step& step);
 std::unique_ptr<Kernel> make_random(GpuDevice& device, const Step& step);
+std::unique_ptr<Kernel> make_attention(GpuDevice& device, const Step& step);  // and its gradients
 
 }  // namespace hearth::gpu

@@ -147,6 +147,41 @@ DEVICE u64 global_threads() { return (u64)gridDim.x * blockDim.x; }
 DEVICE u32 lane() { return threadIdx.x % WAVE; }
 DEVICE u32 wave() { return threadIdx.x / WAVE; }
 DEVICE void barrier() { __syncthreads(); }
+// Among the lanes of a wave: what they wrote to shared memory is there.
+DEVICE void wave_barrier() {
+#ifdef HEARTH_AMD
+  __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "wavefront");
+  __builtin_amdgcn_wave_barrier();
+#else
+  __syncwarp();
+#endif
+}
+
+// The compiler moves nothing across: what it would load ahead costs more registers than there are.
+DEVICE void keep_order() {
+#ifdef HEARTH_AMD
+  __builtin_amdgcn_sched_barrier(0);
+#endif
+}
+
+// The shared memory that the launch asked for.
+template <class T>
+DEVICE T* launched_shared() {
+  extern __shared__ __align__(128) unsigned char launched_shared_bytes[];
+  return reinterpret_cast<T*>(launched_shared_bytes);
+}
+
+// ---- arithmetic in one instruction ----
+
+DEVICE f32 fast_exp2(f32 x) {  // two units in the last place; results below the normal range are zero
+#ifdef HEARTH_AMD
+  return __builtin_amdgcn_exp2f(x);
+#else
+  f32 result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+#endif
+}
 
 // ---- cooperation ----
 
