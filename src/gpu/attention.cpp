@@ -102,6 +102,29 @@ Engine engine_for(const Target& target, DType dtype, std::int64_t features, cons
                                                                   : mma_engine(target, dtype, features, task);
 }
 
+// Two warpgroups that multiply and one that loads; see attention_wgmma.h.
+bool has_warpgroups(const Target& target, DType dtype, int features) {
+  return target.matrix == MatrixUnit::wgmma90 && dtype != DType::f32 && (features == 64 || features == 128);
+}
+Engine warpgroup_engine(DType dtype, int features) {
+  const int stages = features == 64 ? 3 : 2, rows = 128;
+  return {"attention_wgmma.h",
+          fmt::format("WgmmaForward<{}, {}>", storage_type(dtype), features),
+          {features, rows, rows, 0, false, 0},
+          384,
+          static_cast<std::size_t>((1 + 2 * stages) * rows * features * 2 + 1024)};
+}
+KernelSource warpgroup_source(const Engine& engine, DType dtype) {
+  return {
+      "attention_warpgroups",
+      fmt::format("#include \"{0}\"\nusing Engine = attention::{1};\n"
+                  "KERNEL void __launch_bounds__(Engine::threads, 1) attention_forward(AttentionShape shape, "
+                  "const {2}* q, const {2}* k, const {2}* v, {2}* out, f32* logarithms, f32*) {{\n"
+                  "  Engine::run(shape, q, k, v, out, logarithms);\n}}\n",
+                  engine.header, engine.type, storage_type(dtype)),
+      {"--gpu-architecture=sm_90a"}};
+}
+
 KernelSource forward_source(const Engine& engine, DType dtype, bool packets) {
   return {
       "attention",
@@ -241,6 +264,9 @@ class ForwardKernel final : public AttentionKernel {
       shape_.splits = static_cast<int>(parts(shape_.keys, shape_.split_keys));
     }
     blocks_ *= shape_.splits;
+    if (shape_.splits == 1 && shape_.stacked == 1 && packets_ &&
+        has_warpgroups(device.target(), dtype_, shape_.features))
+      warpgroups_ = std::make_unique<Engine>(warpgroup_engine(dtype_, shape_.features));
   }
 
   std::size_t scratch_bytes() const override {
@@ -255,12 +281,18 @@ class ForwardKernel final : public AttentionKernel {
     float* const logarithms_out = logarithms(out);
     void* const partial = shape_.splits > 1 ? arguments.scratch : nullptr;
     const bool packets = packets_ && aligned(q) && aligned(k) && aligned(v);
-    const auto source = [&](bool in_packets) { return forward_source(engine_, dtype_, in_packets); };
-    const Function& function = function_.get(device_, packets, engine_.shared, source, "attention_forward");
+    const bool by_warpgroups = warpgroups_ && packets;
+    const Engine& engine = by_warpgroups ? *warpgroups_ : engine_;
+    const auto source = [&](bool in_packets) {
+      return by_warpgroups ? warpgroup_source(engine, dtype_) : forward_source(engine, dtype_, in_packets);
+    };
+    const Function& function = function_.get(device_, packets, engine.shared, source, "attention_forward");
+    const std::int64_t blocks =
+        by_warpgroups ? parts(shape_.queries, engine.tiles.own) * shape_.heads * shape_.batch : blocks_;
     device_.launch(function,
-                   {.x = static_cast<unsigned>(blocks_),
-                    .threads = static_cast<unsigned>(engine_.threads),
-                    .shared = static_cast<unsigned>(engine_.shared)},
+                   {.x = static_cast<unsigned>(blocks),
+                    .threads = static_cast<unsigned>(engine.threads),
+                    .shared = static_cast<unsigned>(engine.shared)},
                    shape_, q, k, v, out, logarithms_out, partial);
     if (partial == nullptr) return;
     constexpr unsigned threads = 256;
@@ -274,6 +306,7 @@ class ForwardKernel final : public AttentionKernel {
 
  private:
   Engine engine_;
+  std::unique_ptr<Engine> warpgroups_;  // where they can be used, for whole packets
   std::int64_t blocks_ = 0;
   PacketFunction function_;
   LazyFunction combine_;
