@@ -157,6 +157,19 @@ std::string beginning(const Product& product) {
   return "#include \"math.h\"\n#include \"gemm.h\"\n" + operation_functions(product.expression);
 }
 
+// Lambdas that give the operands of a product.
+std::string matrix_sources(std::string_view type) {
+  std::string text;
+  for (const char* operand : {"a", "b"})
+    text += fmt::format(
+        "  const auto source_{0} = [&](u64 product, i64 end) {{\n"
+        "    return gemm::Matrix<{1}>{{{0} + gemm::stack_offset(stack, stack_{0}, product), shape.{0}_{2}, "
+        "shape.{0}_k, "
+        "shape.{2}s, end}};\n  }};\n",
+        operand, type, *operand == 'a' ? "row" : "column");
+  return text;
+}
+
 // The product in tiles. With `partial`, sums of a part of K go to scratch memory instead.
 std::string tile_source(const Product& product, const GemmTile& tile, int packet_a, int packet_b,
                         bool partial) {
@@ -168,13 +181,7 @@ std::string tile_source(const Product& product, const GemmTile& tile, int packet
       "KERNEL void __launch_bounds__({}) matmul(const {}* a, const {}* b, GemmShape shape, GemmStack stack,\n"
       "    GemmStackStrides stack_a, GemmStackStrides stack_b{}) {{\n",
       tile.threads, type, type, partial ? fmt::format(", {}* sums", sum) : finish.parameters);
-  for (const char* operand : {"a", "b"})
-    text += fmt::format(
-        "  const auto source_{0} = [&](u64 product, i64 end) {{\n"
-        "    return gemm::Matrix<{1}>{{{0} + gemm::stack_offset(stack, stack_{0}, product), shape.{0}_{2}, "
-        "shape.{0}_k, "
-        "shape.{2}s, end}};\n  }};\n",
-        operand, type, *operand == 'a' ? "row" : "column");
+  text += matrix_sources(type);
   text += fmt::format(
       "  gemm::multiply<{}, {}, {}>(shape, source_a, source_b, {});\n}}\n", tile.type,
       gemm_fetch(tile, product.a.dtype, product.a.along_k(), packet_a),
@@ -313,6 +320,80 @@ class TileKernel final : public MatmulKernel {
   GemmTile tile_;
   int packet_a_ = 1, packet_b_ = 1;
   LazyFunction in_packets_, by_element_, combine_;
+};
+
+// Few rows or columns: both operands along K, the larger one read once.
+class SkinnyKernel final : public MatmulKernel {
+ public:
+  SkinnyKernel(GpuDevice& device, const Step& step) : MatmulKernel(device, step) {
+    swapped_ = shape_.rows < shape_.columns;
+    const std::int64_t few = std::min(shape_.rows, shape_.columns),
+                       many = std::max(shape_.rows, shape_.columns);
+    few_ = few <= 1 ? 1 : few <= 2 ? 2 : few <= 4 ? 4 : 8;
+    rows_ = few_ == 4 ? 4 : 2;  // more would not fit into registers
+    // A row's waves: as many as keep the device busy, where K is long enough for them.
+    const std::int64_t groups = (many + rows_ - 1) / rows_ * product_.count;
+    const std::int64_t waves = std::int64_t{device.compute_units()} * 32 * 32 / device.wave_size();
+    const std::int64_t at_once = std::int64_t{packet(product_.a.dtype)} * device.wave_size();
+    while (waves_ * device.wave_size() < static_cast<int>(threads) && groups * waves_ < waves &&
+           shape_.depth > at_once * waves_ * 2)
+      waves_ *= 2;
+    blocks_ = (groups * waves_ * device.wave_size() + threads - 1) / threads;
+  }
+
+  static bool fits(const Step& step) {
+    const Product product(step);
+    const std::int64_t most = dtype_size(product.a.dtype) == 8 ? 4 : 8;
+    const int length = packet(product.a.dtype);
+    const auto fits = [&](const Operand& operand) { return operand.along_k() && operand.in_packets(length); };
+    return std::min(product.a.rows, product.b.rows) <= most && product.a.depth >= length && fits(product.a) &&
+           fits(product.b);
+  }
+
+  void run(const KernelArguments& arguments) const override {
+    if (results() == 0) return;
+    const bool packets = aligned(arguments.inputs[0], 16) && aligned(arguments.inputs[1], 16);
+    const auto make_source = [&] { return KernelSource{"matmul_skinny", source(packets), {}}; };
+    const Function& function = (packets ? in_packets_ : by_element_).get(device_, make_source, "matmul");
+    Arguments values;
+    std::vector<Constant> constants;
+    values.add(arguments.inputs[0]);
+    values.add(arguments.inputs[1]);
+    values.add(shape_);
+    values.add(product_.stack);
+    values.add(stack_a_);
+    values.add(stack_b_);
+    add_finish(values, arguments, constants);
+    const std::int64_t most = std::int64_t{device_.compute_units()} * 64;
+    device_.launch(function, {.x = static_cast<unsigned>(std::min(blocks_, most)), .threads = threads},
+                   values);
+  }
+
+ private:
+  static constexpr unsigned threads = 256;
+  static int packet(DType dtype) { return std::min(8, static_cast<int>(16 / dtype_size(dtype))); }
+
+  std::string source(bool packets) const {
+    const FinishText finish(product_);
+    const DType dtype = product_.a.dtype;
+    const std::string_view type = storage_type(dtype);
+    return beginning(product_) + "#include \"gemv.h\"\n" + finish.structure +
+           fmt::format(
+               "KERNEL void __launch_bounds__({}) matmul(const {}* a, const {}* b, GemmShape shape, "
+               "GemmStack stack,\n"
+               "    GemmStackStrides stack_a, GemmStackStrides stack_b{}) {{\n{}",
+               threads, type, type, finish.parameters, matrix_sources(type)) +
+           fmt::format(
+               "  gemv::multiply<{}, {}, {}, {}, {}>(shape, {}, {}, Finish{{stack, shape.rows, "
+               "shape.columns{}}});\n}}\n",
+               few_, rows_, packets ? packet(dtype) : 1, waves_, swapped_, swapped_ ? "source_b" : "source_a",
+               swapped_ ? "source_a" : "source_b", finish.members);
+  }
+
+  bool swapped_ = false;  // the few are rows of a
+  int few_ = 1, rows_ = 1, waves_ = 1;
+  std::int64_t blocks_ = 1;
+  LazyFunction in_packets_, by_element_;
 };
 
 // What the copy engine of sm_90 is told of an operand.
@@ -504,9 +585,14 @@ std::unique_ptr<Kernel> make_matmul(GpuDevice& device, const Step& step, MatmulV
       if (!WgmmaKernel::fits(device, step))
         throw KernelError(fmt::format("[matmul] not a product for wgmma on {}", device.name()));
       return std::make_unique<WgmmaKernel>(device, step, variant == MatmulVariant::wgmma_256 ? 256 : 128);
-    default:
+    case MatmulVariant::skinny:
+      if (!SkinnyKernel::fits(step))
+        throw KernelError("[matmul] not a product of few rows or columns along K");
+      return std::make_unique<SkinnyKernel>(device, step);
+    case MatmulVariant::automatic:
       break;
   }
+  if (SkinnyKernel::fits(step)) return std::make_unique<SkinnyKernel>(device, step);
   if (WgmmaKernel::fits(device, step) && step.domain.back() > 32 && step.domain[step.domain.size() - 2] > 32)
     return std::make_unique<WgmmaKernel>(device, step, wgmma_columns(device, step));
   const auto tile = [&](bool large) {
