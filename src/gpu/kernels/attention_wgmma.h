@@ -18,7 +18,7 @@ DEVICE void copy_tile(u32 tile, const T* data, i64 row_stride, int first, int ro
   int row = thread / pieces;
   u32 to = tile + piece / 8 * (ROWS * 128) + row * 128 + ((piece % 8) ^ (row % 8)) * 16;
   const T* from = data + (first + row) * row_stride + piece * 8;
-#pragma unroll
+#pragma unroll 4  // the loading warpgroup has few registers
   for (int i = 0; i < ROWS / step; ++i) {
     const bool there = first + row < rows;
     warpgroup::copy_16(to, there ? from : data, there);

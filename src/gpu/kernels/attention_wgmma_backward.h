@@ -137,11 +137,6 @@ struct WgmmaGradient {
       warpgroup::multiply_columns(T{}, sums, weights + 4 * i, second + i * warpgroup::columns_step);
     warpgroup::commit();
   }
-  static DEVICE void pack(u32 (&weights)[16], const f32 (&scores)[32]) {
-#pragma unroll
-    for (int i = 0; i < 16; ++i) weights[i] = chain::pack(T{}, scores[2 * i], scores[2 * i + 1]);
-  }
-
   // dk is dq where own rows are queries.
   static DEVICE void multiply(const AttentionShape& shape, const Work& work, const Operands& from,
                               const Tiles& tiles, Shared& shared, T* dk, T* dv) {
@@ -191,32 +186,31 @@ struct WgmmaGradient {
       }
       warpgroup::barrier_wait(&shared.second_full[stage], parity);
       score(slopes, mine_second, warpgroup::rows_operand(tiles.second(stage)));
-      warpgroup::wait<1>();
+      warpgroup::wait<0>();
       warpgroup::settle(scores);
+      warpgroup::settle(slopes);
 
       const bool masked = first < all.first || first + others > all.end;
-#pragma unroll
-      for (int i = 0; i < 32; ++i) {
+      const auto weight = [&](int i) {
         const int s = i % 4 / 2, other = i / 4 * 8 + column + i % 2;
         const f32 p =
             fast_exp2(::fmaf(scores[i], scale, -(BY_KEYS ? shared.logarithm[stage][other] : logarithm[s])));
-        const bool sees = !masked || (first + other >= seen[s].first && first + other < seen[s].end);
-        scores[i] = sees ? p : 0;
+        return !masked || (first + other >= seen[s].first && first + other < seen[s].end) ? p : 0;
+      };
+      const auto change = [&](int i) {
+        const int s = i % 4 / 2, other = i / 4 * 8 + column + i % 2;
+        return slopes[i] - (BY_KEYS ? shared.delta[stage][other] : delta[s]);
+      };
+#pragma unroll
+      for (int i = 0; i < 16; ++i) {
+        const f32 low = weight(2 * i), high = weight(2 * i + 1);
+        if (BY_KEYS) weights[i] = chain::pack(T{}, low, high);
+        changes[i] = chain::pack(T{}, low * change(2 * i), high * change(2 * i + 1));
       }
-      warpgroup::wait<0>();
-      warpgroup::settle(slopes);
       if constexpr (BY_KEYS) {
-        pack(weights, scores);
         warpgroup::settle(weights);
         add(sums_v, weights, warpgroup::columns_operand(tiles.second(stage), other_panel));
       }
-      // Accumulators of a product to come are not touched while others are on their way.
-      const auto change = [&](int i) {
-        const int other = i / 4 * 8 + column + i % 2;
-        return scores[i] * (slopes[i] - (BY_KEYS ? shared.delta[stage][other] : delta[i % 4 / 2]));
-      };
-#pragma unroll
-      for (int i = 0; i < 16; ++i) changes[i] = chain::pack(T{}, change(2 * i), change(2 * i + 1));
       warpgroup::settle(changes);
       add(sums_k, changes, warpgroup::columns_operand(tiles.first(stage), other_panel));
       if constexpr (BY_KEYS) {  // with two sums the compiler would serialise what is left for later
@@ -266,10 +260,10 @@ struct WgmmaGradient {
     barrier();
     const Work work = work_of(shape);
     if (threadIdx.x >= 256) {
-      warpgroup::give_registers<32>();
+      warpgroup::give_registers<40>();
       load(shape, work, from, tiles, shared);
     } else {
-      warpgroup::take_registers<240>();
+      warpgroup::take_registers<232>();
       multiply(shape, work, from, tiles, shared, dk, dv);
     }
   }
