@@ -10,11 +10,58 @@
 
 namespace attention {
 
+// ROWS rows into panels, by the 128 threads of a warpgroup.
+template <int FEATURES, int ROWS, class T>
+DEVICE void copy_tile(u32 tile, const T* data, i64 row_stride, int first, int rows) {
+  constexpr int pieces = FEATURES / 8, step = 128 / pieces;  // rows at a time; a multiple of 8
+  const int thread = (int)threadIdx.x % 128, piece = thread % pieces;
+  int row = thread / pieces;
+  u32 to = tile + piece / 8 * (ROWS * 128) + row * 128 + ((piece % 8) ^ (row % 8)) * 16;
+  const T* from = data + (first + row) * row_stride + piece * 8;
+#pragma unroll 4  // the loading warpgroup has few registers
+  for (int i = 0; i < ROWS / step; ++i) {
+    const bool there = first + row < rows;
+    warpgroup::copy_16(to, there ? from : data, there);
+    row += step;
+    to += step * 128;
+    from += step * row_stride;
+  }
+}
+
+// The side of those who load. A tile is announced when the copies of the next one are on their way, or while
+// there is nothing to copy.
+struct TileSender {
+  u64* announced = nullptr;
+
+  DEVICE void announce() {
+    warpgroup::publish_to_unit();
+    warpgroup::barrier_arrive(announced);
+    announced = nullptr;
+  }
+  DEVICE void flush() {
+    if (!announced) return;
+    warpgroup::copies_wait<0>();
+    announce();
+  }
+  DEVICE void sent(u64* full) {
+    warpgroup::copies_commit();
+    if (announced) {
+      warpgroup::copies_wait<1>();
+      announce();
+    }
+    announced = full;
+  }
+  DEVICE void wait_empty(u64* empty, u32 parity) {
+    if (warpgroup::barrier_passed(empty, parity)) return;
+    flush();
+    warpgroup::barrier_wait(empty, parity);
+  }
+};
+
 template <class Type, int FEATURES>
 struct WgmmaForward {
   using T = Type;
   static constexpr int own = 128, others = 128, threads = 384, stages = FEATURES == 64 ? 3 : 2;
-  static constexpr int panels = FEATURES / 64, pieces = FEATURES / 8;
   static constexpr int tile_bytes = others * FEATURES * 2, panel_bytes = others * 128;
   static constexpr int shared_bytes =
       (1 + 2 * stages) * tile_bytes + 1024;  // with room to begin at a multiple of 1024
@@ -24,68 +71,26 @@ struct WgmmaForward {
     u64 q, k_full[stages], k_empty[stages], v_full[stages], v_empty[stages];
   };
 
-  // A tile of rows into panels, by the 128 threads of a warpgroup.
-  static DEVICE void copy_tile(u32 tile, const T* data, i64 row_stride, int first, int rows) {
-    constexpr int step = 128 / pieces;  // rows at a time; a multiple of 8
-    const int thread = (int)threadIdx.x % 128, piece = thread % pieces;
-    int row = thread / pieces;
-    u32 to = tile + piece / 8 * panel_bytes + row * 128 + ((piece % 8) ^ (row % 8)) * 16;
-    const T* from = data + (first + row) * row_stride + piece * 8;
-#pragma unroll
-    for (int i = 0; i < others / step; ++i) {
-      const bool there = first + row < rows;
-      warpgroup::copy_16(to, there ? from : data, there);
-      row += step;
-      to += step * 128;
-      from += step * row_stride;
-    }
-  }
-
   static DEVICE void load(const AttentionShape& shape, const QueryBlock& block, Visible pass, int tiles,
                           const T* q, const T* k, const T* v, u32 q_tile, u32 k_tiles, u32 v_tiles,
                           Barriers& barriers) {
     const T* const queries = q + block.batch * shape.q.batch + block.head * shape.q.head;
     const T* const keys = k + block.batch * shape.k.batch + block.group * shape.k.head;
     const T* const values = v + block.batch * shape.v.batch + block.group * shape.v.head;
-    // A tile is announced when the copies of the next one are on their way, or while there is nothing to
-    // copy.
-    u64* announced = nullptr;
-    const auto announce = [&] {
-      warpgroup::publish_to_unit();
-      warpgroup::barrier_arrive(announced);
-      announced = nullptr;
-    };
-    const auto flush = [&] {
-      if (!announced) return;
-      warpgroup::copies_wait<0>();
-      announce();
-    };
-    const auto sent = [&](u64* full) {
-      warpgroup::copies_commit();
-      if (announced) {
-        warpgroup::copies_wait<1>();
-        announce();
-      }
-      announced = full;
-    };
-    const auto wait_empty = [&](u64* empty, u32 parity) {
-      if (warpgroup::barrier_passed(empty, parity)) return;
-      flush();
-      warpgroup::barrier_wait(empty, parity);
-    };
-    copy_tile(q_tile, queries, shape.q.row, block.first_row, shape.queries);
-    sent(&barriers.q);
+    TileSender sender;
+    copy_tile<FEATURES, others>(q_tile, queries, shape.q.row, block.first_row, shape.queries);
+    sender.sent(&barriers.q);
     for (int i = 0; i < tiles; ++i) {
       const int stage = i % stages, first = pass.first + i * others;
       const u32 parity = i / stages % 2 ^ 1;
-      wait_empty(&barriers.k_empty[stage], parity);
-      copy_tile(k_tiles + stage * tile_bytes, keys, shape.k.row, first, shape.keys);
-      sent(&barriers.k_full[stage]);
-      wait_empty(&barriers.v_empty[stage], parity);
-      copy_tile(v_tiles + stage * tile_bytes, values, shape.v.row, first, shape.keys);
-      sent(&barriers.v_full[stage]);
+      sender.wait_empty(&barriers.k_empty[stage], parity);
+      copy_tile<FEATURES, others>(k_tiles + stage * tile_bytes, keys, shape.k.row, first, shape.keys);
+      sender.sent(&barriers.k_full[stage]);
+      sender.wait_empty(&barriers.v_empty[stage], parity);
+      copy_tile<FEATURES, others>(v_tiles + stage * tile_bytes, values, shape.v.row, first, shape.keys);
+      sender.sent(&barriers.v_full[stage]);
     }
-    flush();
+    sender.flush();
   }
 
   // scores = q k', one warpgroup's 64 rows.
@@ -94,7 +99,10 @@ struct WgmmaForward {
 #pragma unroll
     for (int i = 0; i < FEATURES / 16; ++i) {
       const u64 ahead = i / 4 * (panel_bytes >> 4) + i % 4 * warpgroup::rows_step;
-      warpgroup::multiply(T{}, scores, q + ahead, k + ahead, i > 0);
+      if (i == 0)
+        warpgroup::multiply(T{}, scores, q, k);
+      else
+        warpgroup::multiply_add(T{}, scores, q + ahead, k + ahead);
     }
     warpgroup::commit();
   }
@@ -217,7 +225,6 @@ struct WgmmaForward {
       for (int i = 1; i < tiles; ++i) {
         const int stage = i % stages, before = (i - 1) % stages;
         warpgroup::barrier_wait(&barriers.k_full[stage], i / stages % 2);
-        warpgroup::settle(scores);
         score(scores, q_operand, k_operand(stage));
         warpgroup::barrier_wait(&barriers.v_full[before], (i - 1) / stages % 2);
         warpgroup::settle(sums);

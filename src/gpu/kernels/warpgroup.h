@@ -49,6 +49,10 @@ DEVICE void copy_16(u32 to, const void* from, bool there) {
                "r"(there ? 16 : 0)
                : "memory");
 }
+DEVICE void copy_4(u32 to, const void* from, bool there) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(there ? 4 : 0)
+               : "memory");
+}
 DEVICE void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int LEFT>
 DEVICE void copies_wait() {
@@ -100,9 +104,8 @@ DEVICE void settle(u32 (&values)[N]) {
   for (int i = 0; i < N; ++i) asm volatile("" : "+r"(values[i])::"memory");
 }
 
-#define HEARTH_F8(d, i)                                                                       \
-  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), \
-      "+f"(d[i + 6]), "+f"(d[i + 7])
+#define HEARTH_F8(c, d, i) \
+  c(d[i]), c(d[i + 1]), c(d[i + 2]), c(d[i + 3]), c(d[i + 4]), c(d[i + 5]), c(d[i + 6]), c(d[i + 7])
 #define HEARTH_D32                                                                                        \
   "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, " \
   "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31}"
@@ -111,31 +114,36 @@ DEVICE void settle(u32 (&values)[N]) {
   "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, "  \
   "%42, "                                                                                                 \
   "%43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}"
-#define HEARTH_O32(d) HEARTH_F8(d, 0), HEARTH_F8(d, 8), HEARTH_F8(d, 16), HEARTH_F8(d, 24)
-#define HEARTH_O64(d) HEARTH_O32(d), HEARTH_F8(d, 32), HEARTH_F8(d, 40), HEARTH_F8(d, 48), HEARTH_F8(d, 56)
+#define HEARTH_O32(c, d) HEARTH_F8(c, d, 0), HEARTH_F8(c, d, 8), HEARTH_F8(c, d, 16), HEARTH_F8(c, d, 24)
+#define HEARTH_O64(c, d) \
+  HEARTH_O32(c, d), HEARTH_F8(c, d, 32), HEARTH_F8(c, d, 40), HEARTH_F8(c, d, 48), HEARTH_F8(c, d, 56)
 
-// sums = a * b or, with `keep`, sums += a * b. Both from shared memory, rows along K.
-#define HEARTH_WGMMA_SHARED(TYPE, ptx, N, D, O, p0, p1, p2)                                          \
-  DEVICE void multiply(TYPE, f32(&sums)[N / 2], u64 a, u64 b, bool keep) {                           \
-    asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, " p2                                        \
+// sums = a * b and sums += a * b. Both from shared memory, rows along K.
+#define HEARTH_WGMMA_SHARED_AS(name, c, keep, TYPE, ptx, N, D, O, p0, p1)                            \
+  DEVICE void name(TYPE, f32(&sums)[N / 2], u64 a, u64 b) {                                          \
+    asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, " keep                                      \
                  ", 0;\n"                                                                            \
                  "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." ptx "." ptx " " D ", " p0 ", " p1 \
                  ", keep, 1, 1, 0, 0;\n}"                                                            \
-                 : O(sums)                                                                           \
-                 : "l"(a), "l"(b), "r"((int)keep));                                                  \
+                 : O(c, sums)                                                                        \
+                 : "l"(a), "l"(b));                                                                  \
   }
-HEARTH_WGMMA_SHARED(bf16, "bf16", 64, HEARTH_D32, HEARTH_O32, "%32", "%33", "%34")
-HEARTH_WGMMA_SHARED(bf16, "bf16", 128, HEARTH_D64, HEARTH_O64, "%64", "%65", "%66")
-HEARTH_WGMMA_SHARED(f16, "f16", 64, HEARTH_D32, HEARTH_O32, "%32", "%33", "%34")
-HEARTH_WGMMA_SHARED(f16, "f16", 128, HEARTH_D64, HEARTH_O64, "%64", "%65", "%66")
+#define HEARTH_WGMMA_SHARED(TYPE, ptx, N, D, O, p0, p1)                   \
+  HEARTH_WGMMA_SHARED_AS(multiply, "=f", "0", TYPE, ptx, N, D, O, p0, p1) \
+  HEARTH_WGMMA_SHARED_AS(multiply_add, "+f", "1", TYPE, ptx, N, D, O, p0, p1)
+HEARTH_WGMMA_SHARED(bf16, "bf16", 64, HEARTH_D32, HEARTH_O32, "%32", "%33")
+HEARTH_WGMMA_SHARED(bf16, "bf16", 128, HEARTH_D64, HEARTH_O64, "%64", "%65")
+HEARTH_WGMMA_SHARED(f16, "f16", 64, HEARTH_D32, HEARTH_O32, "%32", "%33")
+HEARTH_WGMMA_SHARED(f16, "f16", 128, HEARTH_D64, HEARTH_O64, "%64", "%65")
 #undef HEARTH_WGMMA_SHARED
+#undef HEARTH_WGMMA_SHARED_AS
 
 // sums += a * b, a from registers (as mma.sync has it), b from shared memory, rows across K.
 #define HEARTH_WGMMA_REGISTERS(TYPE, ptx, N, D, O, p0, p1, p2, p3, p4)                                \
   DEVICE void multiply_columns(TYPE, f32(&sums)[N / 2], const u32* a, u64 b) {                        \
     asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." ptx "." ptx " " D ", {" p0 ", " p1 \
                  ", " p2 ", " p3 "}, " p4 ", 1, 1, 1, 1;\n"                                           \
-                 : O(sums)                                                                            \
+                 : O("+f", sums)                                                                      \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                               \
   }
 HEARTH_WGMMA_REGISTERS(bf16, "bf16", 64, HEARTH_D32, HEARTH_O32, "%32", "%33", "%34", "%35", "%36")
