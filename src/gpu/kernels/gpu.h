@@ -18,6 +18,11 @@ using f64 = double;
 #define KERNEL extern "C" __global__
 #define DEVICE __device__ __forceinline__
 
+template <class A, class B>
+constexpr bool same_type = false;
+template <class A>
+constexpr bool same_type<A, A> = true;
+
 // ---- 16-bit floats: storage; arithmetic happens in f32 ----
 
 template <class To, class From>

@@ -8,6 +8,7 @@
 // An accumulator's lane holds `elements` sums, the i-th one at (row(i), column(i)). What all chips share:
 // lanes that differ only in their index modulo `column_lanes` hold the same rows, so that a reduction along a
 // row is one over a lane's own elements of that row and then over from_lane_xor(1, 2, ... column_lanes / 2).
+// Groups of `side_by_side` elements are neighbours in a row.
 //
 // Operands come from shared memory, at addresses that are multiples of 16 bytes, with strides (in elements)
 // that are multiples of 16 bytes.
@@ -30,17 +31,9 @@ namespace mma {
 constexpr int rows = 16, columns = 16, elements = 256 / WAVE;
 
 template <class T>
-struct Same {
-  static constexpr bool is_i8 = false, is_f16 = false;
-};
-template <>
-struct Same<i8> {
-  static constexpr bool is_i8 = true, is_f16 = false;
-};
-template <>
-struct Same<f16> {
-  static constexpr bool is_i8 = false, is_f16 = true;
-};
+constexpr bool is_i8 = same_type<T, i8>;
+template <class T>
+constexpr bool is_f16 = same_type<T, f16>;
 
 #ifdef HEARTH_AMD
 using f16x4 = _Float16 __attribute__((ext_vector_type(4)));
@@ -60,7 +53,7 @@ using i32x8 = int __attribute__((ext_vector_type(8)));
 
 // depth: of K, per multiply_add. held: elements of an operand in a lane, side by side along K from first_k().
 #if defined(HEARTH_WMMA11)
-constexpr int column_lanes = 16;
+constexpr int column_lanes = 16, side_by_side = 1;
 template <class T>
 struct Unit {
   static constexpr int depth = 16, held = 16;
@@ -69,10 +62,10 @@ DEVICE int first_k(int) { return 0; }  // both halves of a wave hold the same
 DEVICE int row(int i) { return 2 * i + (int)lane() / 16; }
 DEVICE int column(int) { return (int)lane() % 16; }
 #elif defined(HEARTH_WMMA12)
-constexpr int column_lanes = 16;
+constexpr int column_lanes = 16, side_by_side = 1;
 template <class T>
 struct Unit {
-  static constexpr int depth = Same<T>::is_i8 ? 32 : 16, held = Same<T>::is_i8 ? 16 : 8;
+  static constexpr int depth = is_i8<T> ? 32 : 16, held = is_i8<T> ? 16 : 8;
 };
 DEVICE int first_k(int held) { return (int)lane() / 16 * held; }
 DEVICE int row(int i) { return 8 * ((int)lane() / 16) + i; }
@@ -80,24 +73,24 @@ DEVICE int column(int) { return (int)lane() % 16; }
 #elif defined(HEARTH_MFMA)
 // Deeper than an instruction: the order of K is free as long as both operands have the same, and this one
 // lets a lane read 16 bytes.
-constexpr int column_lanes = 16;
+constexpr int column_lanes = 16, side_by_side = 1;
 template <class T>
 struct Unit {
-  static constexpr int depth = Same<T>::is_i8 ? 64 : 32, held = Same<T>::is_i8 ? 16 : 8;
+  static constexpr int depth = is_i8<T> ? 64 : 32, held = is_i8<T> ? 16 : 8;
 };
 DEVICE int first_k(int held) { return (int)lane() / 16 * held; }
 DEVICE int row(int i) { return 4 * ((int)lane() / 16) + i; }
 DEVICE int column(int) { return (int)lane() % 16; }
 #elif defined(HEARTH_MMA80)
-constexpr int column_lanes = 4;
+constexpr int column_lanes = 4, side_by_side = 2;
 template <class T>
 struct Unit {
-  static constexpr int depth = Same<T>::is_i8 ? 32 : 16;
+  static constexpr int depth = is_i8<T> ? 32 : 16;
 };
 DEVICE int row(int i) { return (int)lane() / 4 + i % 4 / 2 * 8; }
 DEVICE int column(int i) { return i / 4 * 8 + (int)lane() % 4 * 2 + i % 2; }
 #else
-constexpr int column_lanes = 16;
+constexpr int column_lanes = 16, side_by_side = 1;
 template <class T>
 struct Unit {
   static constexpr int depth = 16;
@@ -135,7 +128,8 @@ DEVICE void for_each_element(const Accumulator<T>& sums, const F& f) {
   for (int i = 0; i < elements; ++i) f(row(i), column(i), sums.element[i]);
 }
 
-// Into shared memory, as U, rows `stride` apart: the way from a result to the left operand of another product.
+// Into shared memory, as U, rows `stride` apart: the way from a result to the left operand of another
+// product.
 template <class U, class T>
 DEVICE void store_tile(const Accumulator<T>& sums, U* tile, int stride) {
 #pragma unroll
@@ -191,7 +185,8 @@ template <class T>
 DEVICE FragmentA<T> load_a(const T* tile, int stride) {
   FragmentA<T> fragment;
   u32(&v)[4] = fragment.value;
-  const u32 from = (u32)__cvta_generic_to_shared(tile + (int)lane() % 16 * stride + (int)lane() / 16 * (16 / (int)sizeof(T)));
+  const u32 from = (u32)__cvta_generic_to_shared(tile + (int)lane() % 16 * stride +
+                                                 (int)lane() / 16 * (16 / (int)sizeof(T)));
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
                : "r"(from)
@@ -203,7 +198,8 @@ DEVICE FragmentB<T> load_b(const T* tile, int stride) {
   FragmentB<T> fragment;
   u32(&v)[4] = fragment.value;
   const int column = (int)lane() % 8 + (int)lane() / 16 * 8;
-  const u32 from = (u32)__cvta_generic_to_shared(tile + column * stride + (int)lane() / 8 % 2 * (16 / (int)sizeof(T)));
+  const u32 from =
+      (u32)__cvta_generic_to_shared(tile + column * stride + (int)lane() / 8 % 2 * (16 / (int)sizeof(T)));
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
                : "r"(from)
@@ -254,33 +250,38 @@ DEVICE Fragment<T> load_b_rows(const T* tile, int stride) {
 template <class T>
 DEVICE void multiply_add(Accumulator<T>& sums, const FragmentA<T>& a, const FragmentB<T>& b) {
 #if defined(HEARTH_WMMA11)
-  if constexpr (Same<T>::is_i8) {
+  if constexpr (is_i8<T>) {
     const auto left = bit_cast<i32x4>(a.value), right = bit_cast<i32x4>(b.value);
     const auto c = bit_cast<i32x8>(sums);
-    sums = bit_cast<Accumulator<T>>(__builtin_amdgcn_wmma_i32_16x16x16_iu8_w32(true, left, true, right, c, false));
-  } else if constexpr (Same<T>::is_f16) {
+    sums = bit_cast<Accumulator<T>>(
+        __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32(true, left, true, right, c, false));
+  } else if constexpr (is_f16<T>) {
     const auto left = bit_cast<f16x16>(a.value), right = bit_cast<f16x16>(b.value);
-    sums = bit_cast<Accumulator<T>>(__builtin_amdgcn_wmma_f32_16x16x16_f16_w32(left, right, bit_cast<f32x8>(sums)));
+    sums = bit_cast<Accumulator<T>>(
+        __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(left, right, bit_cast<f32x8>(sums)));
   } else {
     const auto left = bit_cast<s16x16>(a.value), right = bit_cast<s16x16>(b.value);
-    sums = bit_cast<Accumulator<T>>(__builtin_amdgcn_wmma_f32_16x16x16_bf16_w32(left, right, bit_cast<f32x8>(sums)));
+    sums = bit_cast<Accumulator<T>>(
+        __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32(left, right, bit_cast<f32x8>(sums)));
   }
 #elif defined(HEARTH_WMMA12)
-  if constexpr (Same<T>::is_i8) {
+  if constexpr (is_i8<T>) {
     const auto left = bit_cast<i32x4>(a.value), right = bit_cast<i32x4>(b.value);
     auto c = bit_cast<i32x8>(sums);
     c = __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32_gfx12(true, left.xy, true, right.xy, c, false);
     c = __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32_gfx12(true, left.zw, true, right.zw, c, false);
     sums = bit_cast<Accumulator<T>>(c);
-  } else if constexpr (Same<T>::is_f16) {
+  } else if constexpr (is_f16<T>) {
     const auto left = bit_cast<f16x8>(a.value), right = bit_cast<f16x8>(b.value);
-    sums = bit_cast<Accumulator<T>>(__builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(left, right, bit_cast<f32x8>(sums)));
+    sums = bit_cast<Accumulator<T>>(
+        __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(left, right, bit_cast<f32x8>(sums)));
   } else {
     const auto left = bit_cast<s16x8>(a.value), right = bit_cast<s16x8>(b.value);
-    sums = bit_cast<Accumulator<T>>(__builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12(left, right, bit_cast<f32x8>(sums)));
+    sums = bit_cast<Accumulator<T>>(
+        __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12(left, right, bit_cast<f32x8>(sums)));
   }
 #elif defined(HEARTH_MFMA)
-  if constexpr (Same<T>::is_i8) {
+  if constexpr (is_i8<T>) {
     auto c = bit_cast<i32x4>(sums);
 #ifdef __gfx90a__
     const auto left = bit_cast<i32x4>(a.value), right = bit_cast<i32x4>(b.value);
@@ -298,7 +299,7 @@ DEVICE void multiply_add(Accumulator<T>& sums, const FragmentA<T>& a, const Frag
     sums = bit_cast<Accumulator<T>>(c);
   } else {
     auto c = bit_cast<f32x4>(sums);
-    if constexpr (Same<T>::is_f16) {
+    if constexpr (is_f16<T>) {
       const auto left = bit_cast<f16x8>(a.value), right = bit_cast<f16x8>(b.value);
       c = __builtin_amdgcn_mfma_f32_16x16x16f16(left.lo, right.lo, c, 0, 0, 0);
       c = __builtin_amdgcn_mfma_f32_16x16x16f16(left.hi, right.hi, c, 0, 0, 0);
@@ -315,16 +316,19 @@ DEVICE void multiply_add(Accumulator<T>& sums, const FragmentA<T>& a, const Frag
   for (int half = 0; half < 2; ++half) {
     auto* c = sums.element + 4 * half;
     const u32* y = b.value + 2 * half;
-    if constexpr (Same<T>::is_i8)
-      asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+    if constexpr (is_i8<T>)
+      asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+          "{%0, %1, %2, %3};"
           : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
           : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y[0]), "r"(y[1]));
-    else if constexpr (Same<T>::is_f16)
-      asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+    else if constexpr (is_f16<T>)
+      asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+          "{%0, %1, %2, %3};"
           : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
           : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y[0]), "r"(y[1]));
     else
-      asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+          "{%0, %1, %2, %3};"
           : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
           : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y[0]), "r"(y[1]));
   }
@@ -335,7 +339,7 @@ DEVICE void multiply_add(Accumulator<T>& sums, const FragmentA<T>& a, const Frag
     for (int i = 0; i < elements; ++i) {
       const auto left = load(a.tile[row(i) * a.stride + k * a.step]);
       const auto right = load(b.tile[column(i) * b.stride + k * b.step]);
-      if constexpr (Same<T>::is_i8)
+      if constexpr (is_i8<T>)
         sums.element[i] += left * right;
       else
         sums.element[i] = ::fmaf(left, right, sums.element[i]);
