@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,6 +34,17 @@ Device device_from_name(std::string_view name);
 // The device on which factories make tensors. Process-wide.
 Device default_device();
 void set_default_device(Device device);
+// While one lives, default_device() of this thread is `device`.
+class DeviceScope {
+ public:
+  explicit DeviceScope(Device device);
+  ~DeviceScope();
+  DeviceScope(const DeviceScope&) = delete;
+  DeviceScope& operator=(const DeviceScope&) = delete;
+
+ private:
+  std::optional<Device> before_;
+};
 
 struct DeviceInfo {
   Device device = {};

@@ -127,7 +127,7 @@ class CpuBackend final : public Backend {
         return make_pooling(step);
       case OpKind::normalisation:
         return make_normalisation(step);
-      case OpKind::attention:
+      case OpKind::composite:
         throw KernelError(fmt::format("[{}] is made of plain operations on the CPU", op_name(step.op)));
       case OpKind::random:
         return make_random(step);

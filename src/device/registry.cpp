@@ -49,6 +49,7 @@ Backend& gpu_backend(Device device) {
 }
 
 std::atomic<Device> current_device{Device{}};
+thread_local std::optional<Device> device_of_thread;
 
 constexpr std::string_view kind_names[] = {"cpu", "rocm", "cuda"};
 
@@ -76,7 +77,13 @@ Device device_from_name(std::string_view name) {
   return select_device(name, {describe_all, gpu::unavailable_reason});
 }
 
-Device default_device() { return current_device.load(); }
+Device default_device() { return device_of_thread ? *device_of_thread : current_device.load(); }
+
+DeviceScope::DeviceScope(Device device) : before_(device_of_thread) {
+  backend(device);
+  device_of_thread = device;
+}
+DeviceScope::~DeviceScope() { device_of_thread = before_; }
 
 void set_default_device(Device device) {
   backend(device);

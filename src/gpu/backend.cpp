@@ -64,8 +64,10 @@ class GpuBackend final : public Backend {
         return step.op == Op::rope ? make_rope(gpu_, step) : make_normalisation(gpu_, step);
       case OpKind::random:
         return make_random(gpu_, step);
-      case OpKind::attention:
-        return make_attention(gpu_, step);
+      case OpKind::composite:
+        return step.op == Op::cross_entropy || step.op == Op::cross_entropy_grad
+                   ? make_cross_entropy(gpu_, step)
+                   : make_attention(gpu_, step);
       default:
         throw KernelError(fmt::format("[{}] is not a step", op_name(step.op)));
     }

@@ -74,7 +74,10 @@ Tensor MultiheadAttention::extend(const Tensor& x, const Tensor& learned) const 
   std::vector<Tensor> parts{x};
   const Shape one{x.size(0), 1, features_};
   if (learned.defined()) parts.push_back(learned.to(x.dtype()).broadcast_to(one));
-  if (options_.add_zero_attn) parts.push_back(zeros(one, x.dtype()).to(x.device()));
+  if (options_.add_zero_attn) {
+    const DeviceScope here(x.device());
+    parts.push_back(zeros(one, x.dtype()));
+  }
   return parts.size() == 1 ? x : concat(parts, 1);
 }
 
@@ -95,7 +98,8 @@ AttentionOptions MultiheadAttention::options(const AttentionMask& mask, const Te
   if (mask.key_mask.defined()) require(mask.key_mask.reshape({key.size(0), 1, 1, keys}));
   if (mask.mask.defined() && !added) require(mask.mask);
   if (mask.causal && extra > 0) {
-    require((tril(ones({queries, keys}), keys - queries) != 0).to(query.device()));
+    const DeviceScope here(query.device());
+    require(tril(ones({queries, keys}), keys - queries) != 0);
   } else {
     result.causal = mask.causal;
   }
@@ -133,8 +137,9 @@ Tensor MultiheadAttention::weights(const Tensor& query, const Tensor& key, const
                                                  : scores + joined.mask;
   }
   if (joined.causal) {
+    const DeviceScope here(q.device());
     const Tensor corner = tril(ones({q.size(2), k.size(2)}), k.size(2) - q.size(2)) != 0;
-    scores = where(corner.to(q.device()), scores, minus_infinity);
+    scores = where(corner, scores, minus_infinity);
   }
   return softmax(scores);
 }

@@ -121,7 +121,8 @@ Tensor ChannelDropout<axes>::forward(const Tensor& x) {
   Shape shape(x.ndim(), 1);
   shape[0] = x.size(0);
   shape[1] = x.size(1);
-  return x * dropout(ones(shape, x.dtype()).to(x.device()), p());
+  const DeviceScope here(x.device());
+  return x * dropout(ones(shape, x.dtype()), p());
 }
 
 template class ChannelDropout<1>;

@@ -77,7 +77,10 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attent
   const Sizes s = check(q, k, v, options);
   const DType dtype = promote(promote(q.dtype(), k.dtype()), v.dtype());
   const Shape result_shape{s.batch, s.heads, s.queries, s.values};
-  if (s.keys == 0) return zeros(result_shape, dtype);
+  if (s.keys == 0) {
+    const DeviceScope here(q.device());
+    return zeros(result_shape, dtype);
+  }
 
   const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(s.features)));
   const AttentionAttributes attributes{scale, options.causal, options.window};

@@ -80,6 +80,7 @@ void propagate(const char* operation, const Tensor& output, const Tensor& seed, 
     pending.erase(it);
     on_node(node, dy);
     if (!node->tracked) continue;
+    const DeviceScope here(dy.device());
     const auto gradients = input_gradients(NodeRef(node), dy);
     for (std::size_t i = 0; i < gradients.size(); ++i) {
       if (!gradients[i].defined()) continue;

@@ -40,6 +40,9 @@ Tensor along_axis(const Tensor& vector, const Tensor& x, std::int64_t axis) {
   return reshape(vector, shape);
 }
 
-Tensor positions_for(const Tensor& x, std::int64_t count) { return arange(count).to(x.device()); }
+Tensor positions_for(const Tensor& x, std::int64_t count) {
+  const DeviceScope here(x.device());
+  return arange(count);
+}
 
 }  // namespace hearth

@@ -6,8 +6,10 @@
 #include <numeric>
 
 #include "hearth/error.h"
+#include "hearth/grad.h"
 #include "hearth/ops.h"
 #include "tensor/attention.h"
+#include "tensor/composite.h"
 #include "tensor/variable.h"
 
 namespace hearth {
@@ -262,6 +264,21 @@ Axes leading_axes(const Tensor& x) {
 }
 Tensor sum_leading(const Tensor& x) { return x.ndim() == 1 ? x : sum(x, leading_axes(x)); }
 
+// Of the losses in row 0; row 1 holds the log-sums. Under create_graph it is made of plain operations, which
+// have gradients themselves.
+void cross_entropy_slopes(Context& c) {
+  const Tensor x = c.input(0), classes = c.input(1);
+  const Tensor slopes = reshape(narrow(c.dy, 0, 0, 1), {x.size(0)});
+  if (!grad_enabled()) {
+    c.gradients[0] =
+        make_op(Op::cross_entropy_grad, x.dtype(), x.shape(), Attributes{}, x, classes, c.output(), slopes);
+    return;
+  }
+  const Tensor wide = as(x, DType::f32);
+  const Tensor right = as(positions_for(x, x.size(1)) == unsqueeze(classes, 1), DType::f32);
+  c.gradients[0] = as((softmax(wide, -1) - right) * unsqueeze(slopes, 1), x.dtype());
+}
+
 void layer_normalisation(Context& c) {
   const auto& attributes = c.attribute<NormAttributes>();
   const Tensor x = c.input(0);
@@ -362,6 +379,8 @@ Rule rule_of(Op op) {
       return rms_normalisation;
     case Op::rope:
       return rotation;
+    case Op::cross_entropy:
+      return cross_entropy_slopes;
     case Op::attention:
       return [](Context& c) { c.gradients = fused_attention_gradients(c.node, c.dy); };
     default:

@@ -51,7 +51,8 @@ Tensor dropout(const Tensor& x, double p, bool training) {
   check_floating(x, "dropout");
   if (!training || p == 0) return x;
   if (p == 1) return where(false, x, 0.0);
-  return where(rand(x.shape()).to(x.device()) >= p, x * (1 / (1 - p)), 0.0);
+  const DeviceScope here(x.device());
+  return where(rand(x.shape()) >= p, x * (1 / (1 - p)), 0.0);
 }
 
 }  // namespace hearth

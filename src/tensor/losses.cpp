@@ -48,13 +48,14 @@ void check_class_loss(const Tensor& x, const ClassLossOptions& options, const ch
         fmt::format("[{}] label_smoothing must lie in [0, 1], got {}", name, options.label_smoothing));
 }
 
-// The loss of class indices `target` under log-probabilities, in the dtype of `log_probabilities`.
-Tensor index_loss(const Tensor& log_probabilities, const Tensor& target, const ClassLossOptions& options,
-                  const char* name) {
-  const auto axis = class_axis(log_probabilities);
-  const auto classes = log_probabilities.size(axis);
-  const DType dtype = log_probabilities.dtype();
-  Shape expected = log_probabilities.shape();
+// Class indices, with some class in the place of those that do not count.
+struct Targets {
+  Tensor index, ignored;
+};
+
+Targets targets_of(const Tensor& x, const Tensor& target, const ClassLossOptions& options, const char* name) {
+  const auto axis = class_axis(x);
+  Shape expected = x.shape();
   expected.erase(static_cast<std::size_t>(axis));
   const NodeRef& node = node_of(target, name);
   if (is_floating(node->dtype) || node->dtype == DType::bool_)
@@ -62,16 +63,34 @@ Tensor index_loss(const Tensor& log_probabilities, const Tensor& target, const C
         fmt::format("[{}] class indices must be integers, got {}", name, dtype_name(node->dtype)));
   if (!(node->shape == expected))
     throw ShapeError(fmt::format("[{}] target {} does not fit scores {}", name, to_string(node->shape),
-                                 to_string(log_probabilities.shape())));
-
+                                 to_string(x.shape())));
   const Tensor index = as(target, DType::i64);
   const Tensor ignored = index == options.ignore_index;
   // Elsewhere a negative index counts from the end; as a class it is a mistake, and is made to fail as one.
-  const Tensor safe = where(ignored, 0, where(index < 0, classes, index));
-  const Tensor picked = reshape(gather(log_probabilities, axis, unsqueeze(safe, axis)), expected);
+  return {where(ignored, 0, where(index < 0, x.size(axis), index)), ignored};
+}
 
-  Tensor importance;  // of each target
-  if (options.weight.defined()) importance = as(take(options.weight, safe, 0), dtype);
+// From the losses of all targets, each with its importance (undefined: 1).
+Tensor reduced_over_targets(const Tensor& losses, const Tensor& importance, const Tensor& ignored,
+                            const ClassLossOptions& options) {
+  const Tensor loss = where(ignored, 0, losses);
+  if (options.reduction == Reduction::none) return loss;
+  if (options.reduction == Reduction::sum) return sum(loss);
+  const Tensor counted =
+      importance.defined() ? where(ignored, 0, importance) : as(logical_not(ignored), loss.dtype());
+  return sum(loss) / sum(counted);
+}
+
+// The loss of class indices under log-probabilities, in the dtype of `log_probabilities`.
+Tensor index_loss(const Tensor& log_probabilities, const Targets& targets, const ClassLossOptions& options) {
+  const auto axis = class_axis(log_probabilities);
+  const auto classes = log_probabilities.size(axis);
+  const DType dtype = log_probabilities.dtype();
+  const Tensor picked =
+      reshape(gather(log_probabilities, axis, unsqueeze(targets.index, axis)), targets.index.shape());
+
+  Tensor importance;
+  if (options.weight.defined()) importance = as(take(options.weight, targets.index, 0), dtype);
   Tensor loss = options.weight.defined() ? -picked * importance : -picked;
   if (options.label_smoothing > 0) {
     Tensor everywhere = log_probabilities;
@@ -80,12 +99,29 @@ Tensor index_loss(const Tensor& log_probabilities, const Tensor& target, const C
     const double share = options.label_smoothing / static_cast<double>(classes);
     loss = loss * (1 - options.label_smoothing) - sum(everywhere, {axis}) * share;
   }
-  loss = where(ignored, 0, loss);
-  if (options.reduction == Reduction::none) return loss;
-  if (options.reduction == Reduction::sum) return sum(loss);
-  const Tensor counted =
-      options.weight.defined() ? where(ignored, 0, importance) : as(logical_not(ignored), dtype);
-  return sum(loss) / sum(counted);
+  return reduced_over_targets(loss, importance, targets.ignored, options);
+}
+
+// The scores that a cross entropy reads: those before they were made wider, because it computes in f32
+// anyway.
+Tensor narrow_scores(const Tensor& x) {
+  const NodeRef& node = node_of(x);
+  const bool widened = node->op == Op::cast && node->dtype == DType::f32 &&
+                       (node->inputs[0]->dtype == DType::f16 || node->inputs[0]->dtype == DType::bf16);
+  return widened ? wrap(node->inputs[0]) : x;
+}
+
+// Whether Op::cross_entropy can be used: a GPU, rows of scores, every target of the same importance.
+bool fuses_cross_entropy(const Tensor& x, const ClassLossOptions& options) {
+  return x.device().kind != DeviceKind::cpu && x.ndim() == 2 && x.size(1) > 0 && x.dtype() != DType::f64 &&
+         !options.weight.defined() && options.label_smoothing == 0;
+}
+
+// The losses of all targets, in f32.
+Tensor fused_cross_entropy(const Tensor& x, const Tensor& index) {
+  const Tensor scores = narrow_scores(x);
+  const Tensor packed = make_op(Op::cross_entropy, DType::f32, {2, x.size(0)}, Attributes{}, scores, index);
+  return reshape(narrow(packed, 0, 0, 1), {x.size(0)});
 }
 
 // The loss of class probabilities `target` of x's shape.
@@ -154,15 +190,21 @@ Tensor bce_with_logits_loss(const Tensor& x, const Tensor& target, Reduction red
 Tensor nll_loss(const Tensor& x, const Tensor& target, const ClassLossOptions& options) {
   check_class_loss(x, options, "nll_loss");
   if (options.label_smoothing != 0) throw ValueError("[nll_loss] label_smoothing is for cross_entropy");
-  return as(index_loss(wide(x), target, options, "nll_loss"), x.dtype());
+  return as(index_loss(wide(x), targets_of(x, target, options, "nll_loss"), options), x.dtype());
 }
 
 Tensor cross_entropy(const Tensor& x, const Tensor& target, const ClassLossOptions& options) {
   check_class_loss(x, options, "cross_entropy");
   const bool probabilities = is_floating(node_of(target, "cross_entropy")->dtype);
+  if (!probabilities && fuses_cross_entropy(x, options)) {
+    const Targets targets = targets_of(x, target, options, "cross_entropy");
+    return as(reduced_over_targets(fused_cross_entropy(x, targets.index), {}, targets.ignored, options),
+              x.dtype());
+  }
   const Tensor log_probabilities = log_softmax(wide(x), class_axis(x));
-  return as(probabilities ? probability_loss(log_probabilities, target, options)
-                          : index_loss(log_probabilities, target, options, "cross_entropy"),
+  return as(probabilities
+                ? probability_loss(log_probabilities, target, options)
+                : index_loss(log_probabilities, targets_of(x, target, options, "cross_entropy"), options),
             x.dtype());
 }
 

@@ -77,6 +77,7 @@ Tensor layer_norm(const Tensor& x, const Shape& normalized, const Tensor& weight
   const auto features = element_count(normalized);
   Shape rows(shape.begin(), shape.begin() + lead);
   rows.push_back(features);
+  const DeviceScope here(x.device());
   const auto parameter = [&](const Tensor& given, double absent) {
     return node_of(given.defined() ? as(reshape(given, {features}), dtype) : full({features}, absent, dtype));
   };

@@ -300,6 +300,7 @@ Tensor copy(const Tensor& x) {
 namespace {
 Tensor triangle(const Tensor& x, std::int64_t diagonal, bool lower, const char* name) {
   if (x.ndim() < 2) throw ShapeError(fmt::format("[{}] needs a matrix, got {}", name, to_string(x.shape())));
+  const DeviceScope here(x.device());
   const Tensor rows = reshape(arange(x.size(-2)), {-1, 1}), columns = arange(x.size(-1));
   const Tensor keep = lower ? columns <= rows + diagonal : columns >= rows + diagonal;
   return where(keep, x, 0);

@@ -302,9 +302,12 @@ Tensor filled(const Shape& shape, double value, DType dtype, const char* operati
 Tensor full(const Shape& shape, double value, DType dtype) { return filled(shape, value, dtype, "full"); }
 Tensor zeros(const Shape& shape, DType dtype) { return filled(shape, 0, dtype, "zeros"); }
 Tensor ones(const Shape& shape, DType dtype) { return filled(shape, 1, dtype, "ones"); }
-Tensor zeros_like(const Tensor& x) { return full(x.shape(), 0, x.dtype()); }
-Tensor ones_like(const Tensor& x) { return full(x.shape(), 1, x.dtype()); }
-Tensor full_like(const Tensor& x, double value) { return full(x.shape(), value, x.dtype()); }
+Tensor zeros_like(const Tensor& x) { return full_like(x, 0); }
+Tensor ones_like(const Tensor& x) { return full_like(x, 1); }
+Tensor full_like(const Tensor& x, double value) {
+  const DeviceScope here(x.device());
+  return full(x.shape(), value, x.dtype());
+}
 
 Tensor arange(double start, double stop, double step, DType dtype) {
   if (step == 0 || !std::isfinite(start) || !std::isfinite(stop) || !std::isfinite(step))

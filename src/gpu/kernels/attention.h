@@ -11,7 +11,6 @@
 namespace attention {
 
 constexpr f32 log2_e = 1.44269504088896340736f;
-DEVICE f32 infinity() { return bit_cast<f32>(0x7f800000u); }
 
 // The keys that a query sees: [first, end).
 struct Visible {

@@ -25,13 +25,15 @@ constexpr bool same_type = false;
 template <class A>
 constexpr bool same_type<A, A> = true;
 
-// ---- 16-bit floats: storage; arithmetic happens in f32 ----
-
 template <class To, class From>
 DEVICE To bit_cast(From value) {
   static_assert(sizeof(To) == sizeof(From), "sizes differ");
   return __builtin_bit_cast(To, value);
 }
+
+DEVICE f32 infinity() { return bit_cast<f32>(0x7f800000u); }
+
+// ---- 16-bit floats: storage; arithmetic happens in f32 ----
 
 struct f16 {
   u16 bits;

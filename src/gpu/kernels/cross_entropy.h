@@ -1,0 +1,70 @@
+// Cross entropy of rows of scores with one right class each: log(sum(exp(x))) - x[class], and its gradient.
+#pragma once
+
+#include "indexing.h"
+#include "math.h"
+
+// The largest score and the sum of exp(score - largest), of some part of a row.
+struct Scores {
+  f32 top, sum;
+};
+
+DEVICE Scores combined(Scores a, Scores b) {
+  const f32 top = a.top > b.top ? a.top : b.top;
+  if (top == -infinity()) return {top, a.sum + b.sum};  // nothing seen yet; a NaN stays
+  return {top, a.sum * math::exp(a.top - top) + b.sum * math::exp(b.top - top)};
+}
+
+template <class T, int N>
+DEVICE Scores scores_of(const Packet<T, N>& packet) {
+  Scores scores = {-infinity(), 0};
+#pragma unroll
+  for (int e = 0; e < N; ++e) {
+    const f32 x = load(packet.element[e]);
+    scores.top = x > scores.top ? x : scores.top;
+  }
+  const f32 centre = scores.top == -infinity() ? 0 : scores.top;
+#pragma unroll
+  for (int e = 0; e < N; ++e) scores.sum += math::exp(load(packet.element[e]) - centre);
+  return scores;
+}
+
+// One block per row; `out` gets the losses of all rows, then their log-sums. A row is read in packets of N.
+template <class T, int N, class I>
+DEVICE void row_losses(const T* x, const I* classes, f32* out, u64 rows, u64 size, i64 row_stride,
+                       i64 class_stride, Fault fault) {
+  for (u64 row = blockIdx.x; row < rows; row += gridDim.x) {
+    const T* scores_in = x + (i64)row * row_stride;
+    Scores scores = {-infinity(), 0};
+    for (u64 p = threadIdx.x; p < size / N; p += blockDim.x)
+      scores = combined(scores, scores_of(reinterpret_cast<const Packet<T, N>*>(scores_in)[p]));
+    scores = block_reduce(scores, Scores{-infinity(), 0}, [](Scores a, Scores b) { return combined(a, b); });
+    if (threadIdx.x != 0) continue;
+    const u64 right = checked((i64)classes[(i64)row * class_stride], (i64)size, fault);
+    const f32 total = scores.top + math::log(scores.sum);
+    out[row] = right < size ? total - load(scores_in[right]) : 0;
+    out[rows + row] = total;
+  }
+}
+
+// dx = (softmax(x) - [is the right class]) * slope of the row. Rows whose slope is zero were not counted.
+template <class T, int N, class I>
+DEVICE void row_loss_slopes(const T* x, const I* classes, const f32* results, const f32* slopes, T* dx, u64 rows,
+                            u64 size, i64 row_stride, i64 class_stride, i64 slope_stride) {
+  for (u64 row = blockIdx.x; row < rows; row += gridDim.x) {
+    const auto* in = reinterpret_cast<const Packet<T, N>*>(x + (i64)row * row_stride);
+    auto* out = reinterpret_cast<Packet<T, N>*>(dx + row * size);
+    const f32 total = results[rows + row], slope = slopes[(i64)row * slope_stride];
+    const u64 right = (u64)classes[(i64)row * class_stride];
+    for (u64 p = threadIdx.x; p < size / N; p += blockDim.x) {
+      const Packet<T, N> packet = in[p];
+      Packet<T, N> result;
+#pragma unroll
+      for (int e = 0; e < N; ++e) {
+        const f32 share = math::exp(load(packet.element[e]) - total) - (p * N + e == right ? 1.0f : 0.0f);
+        result.element[e] = store<T>(slope == 0 ? 0.0f : share * slope);
+      }
+      out[p] = result;
+    }
+  }
+}
