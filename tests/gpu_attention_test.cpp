@@ -62,6 +62,7 @@ class GpuAttentionTest : public testing::Test {
     }
   }
 
+  // The result too.
   void compare_gradients(const Case& c) {
     const auto random = [&](std::int64_t heads, std::int64_t rows) {
       return randn({c.batch, heads, rows, c.features}).to(c.dtype).eval();
@@ -74,13 +75,16 @@ class GpuAttentionTest : public testing::Test {
       for (const Tensor& input : inputs)
         leaves.push_back(input.to(dtype).to(device).detach().requires_grad_());
       const Tensor y = attention(leaves[0], leaves[1], leaves[2], c.options);
-      return gradients(y, leaves, seed.to(dtype).to(device));
+      auto results = gradients(y, leaves, seed.to(dtype).to(device));
+      results.push_back(y);
+      return results;
     };
     const auto expected = compute(Device{}, DType::f32);
     for (const Device device : gpus_) {
       const auto got = compute(device, c.dtype);
       for (std::size_t i = 0; i < 3; ++i)
         expect_close(got[i], expected[i], 2 * tolerance(c.dtype), name_of(c) + " gradient " + "qkv"[i]);
+      expect_close(got[3], expected[3], tolerance(c.dtype), name_of(c));
     }
   }
 
@@ -205,6 +209,13 @@ TEST_F(GpuAttentionTest, GradientsOfWindows) {
 
 TEST_F(GpuAttentionTest, GradientsOfHeadsThatShareKeys) {
   for (const DType dtype : dtypes) compare_gradients({2, 6, 2, 40, 50, 32, {.causal = true}, dtype});
+}
+
+// More tiles than are loaded ahead, the last one not full.
+TEST_F(GpuAttentionTest, ManyTilesOfUsualHeads) {
+  for (const std::int64_t features : {64, 128})
+    for (const bool causal : {false, true})
+      compare_gradients({1, 1, 1, 300, 300, features, {.causal = causal}, DType::bf16});
 }
 
 TEST_F(GpuAttentionTest, GradientsAreTheSameEachTime) {
