@@ -22,3 +22,4 @@
 #include "hearth/state_dict.h"
 #include "hearth/tensor.h"
 #include "hearth/train.h"
+#include "hearth/tuning.h"

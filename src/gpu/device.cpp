@@ -11,6 +11,7 @@
 
 #include "gpu/launch_recorder.h"
 #include "graph/op.h"
+#include "hearth/config.h"
 #include "hearth/error.h"
 
 namespace hearth::gpu {
@@ -56,6 +57,8 @@ GpuDevice::GpuDevice(const Driver& driver, int ordinal, Device device)
   driver.check(driver.call.device_total_memory(&total_memory_, ordinal), "asking for the memory");
   wave_size_ = driver.attribute(Attribute::wave_size, ordinal);
   target_.wave_size = wave_size_;
+  plain_target_ = target_;
+  plain_target_.matrix = MatrixUnit::none;
   compute_units_ = driver.attribute(Attribute::compute_units, ordinal);
   shared_bytes_ = static_cast<std::size_t>(driver.attribute(Attribute::shared_per_block, ordinal));
   constexpr unsigned non_blocking = 1;
@@ -75,6 +78,8 @@ std::size_t GpuDevice::free_memory() const {
   driver_.check(driver_.call.memory_info(&free, &total), "asking for free memory");
   return std::min(free, total);
 }
+
+const Target& GpuDevice::target() const { return config().enable_matrix_cores ? target_ : plain_target_; }
 
 void GpuDevice::use() const {
   if (failed_.load(std::memory_order_relaxed)) throw DeviceError(failure());

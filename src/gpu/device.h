@@ -81,7 +81,7 @@ class GpuDevice {
 
   const Driver& driver() const { return driver_; }
   const std::string& architecture() const { return architecture_; }
-  const Target& target() const { return target_; }
+  const Target& target() const;  // without a matrix unit where Config::enable_matrix_cores is off
   const std::string& name() const { return name_; }
   int wave_size() const { return wave_size_; }
   int compute_units() const { return compute_units_; }
@@ -126,7 +126,7 @@ class GpuDevice {
   int ordinal_;
   Device device_;
   std::string name_, architecture_;
-  Target target_;
+  Target target_, plain_target_;  // the latter without a matrix unit
   int wave_size_ = 32, compute_units_ = 1;
   std::size_t shared_bytes_ = 0, total_memory_ = 0;
   StreamHandle stream_ = nullptr, capture_stream_ = nullptr;
