@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/table.h"
 #include "gpu/tuner.h"
+#include "gpu/vendor/product_library.h"
 #include "hearth/hearth.h"
 
 namespace hearth::cli {
@@ -190,6 +191,8 @@ int measure(const Options& options) {
                tuned + known == 0 ? std::string("too small to matter")
                                   : fmt::format("{} measured, {} known before", tuned, known));
   }
+  for (const gpu::OpenAttempt& attempt : gpu::product_library_attempts())
+    fmt::print(stderr, "{}: {}\n", attempt.name, attempt.problem.empty() ? "opened" : attempt.problem);
   return show(options);
 }
 

@@ -134,8 +134,10 @@ class Choice {
   }
 
   std::unique_ptr<Kernel> fastest(const TuningEntry& entry) const {
-    for (const std::string& name : entry.ranking())
-      if (auto kernel = named(name)) return kernel;
+    for (const std::string& name : entry.ranking()) try {
+        if (auto kernel = named(name)) return kernel;
+      } catch (const KernelError&) {  // not with what the configuration allows now
+      }
     return own();
   }
 

@@ -15,42 +15,42 @@ struct Opened {
 };
 
 std::mutex mutex;
-Opened& opened_for(GpuDevice& device) {
-  static auto& opened = *new std::map<GpuDevice*, Opened>;  // like devices, never destroyed
-  return opened[&device];
-}
+auto& opened = *new std::map<GpuDevice*, Opened>;  // like devices, never destroyed
 
 }  // namespace
 
 std::vector<const ProductLibrary*> product_libraries(GpuDevice& device) {
   const std::lock_guard lock(mutex);
-  Opened& opened = opened_for(device);
-  if (!opened.tried) {
-    opened.tried = true;
+  Opened& of_device = opened[&device];
+  if (!of_device.tried) {
+    of_device.tried = true;
     device.use();
     const auto add = [&](std::unique_ptr<ProductLibrary> library) {
-      if (library) opened.libraries.push_back(std::move(library));
+      if (library) of_device.libraries.push_back(std::move(library));
     };
     if (device.driver().kind == DeviceKind::cuda) {
-      add(open_cublaslt(device, opened.attempts));
+      add(open_cublaslt(device, of_device.attempts));
     } else {
-      add(open_hipblaslt(device, opened.attempts));
-      add(open_rocblas(device, opened.attempts));
+      add(open_hipblaslt(device, of_device.attempts));
+      add(open_rocblas(device, of_device.attempts));
     }
   }
   std::vector<const ProductLibrary*> libraries;
-  for (const auto& library : opened.libraries) libraries.push_back(library.get());
+  for (const auto& library : of_device.libraries) libraries.push_back(library.get());
   return libraries;
 }
 
 void add_product_library(GpuDevice& device, std::unique_ptr<ProductLibrary> library) {
   const std::lock_guard lock(mutex);
-  opened_for(device).libraries.push_back(std::move(library));
+  opened[&device].libraries.push_back(std::move(library));
 }
 
-std::vector<OpenAttempt> product_library_attempts(GpuDevice& device) {
+std::vector<OpenAttempt> product_library_attempts() {
   const std::lock_guard lock(mutex);
-  return opened_for(device).attempts;
+  std::vector<OpenAttempt> attempts;
+  for (const auto& [device, of_device] : opened)
+    attempts.insert(attempts.end(), of_device.attempts.begin(), of_device.attempts.end());
+  return attempts;
 }
 
 std::vector<std::filesystem::path> rocm_folders_of(const Driver& driver) {

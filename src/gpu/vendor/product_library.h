@@ -44,8 +44,8 @@ constexpr std::size_t product_workspace = 32 << 20;  // bytes that a call may as
 std::unique_ptr<ProductLibrary> open_cublaslt(GpuDevice& device, std::vector<OpenAttempt>& attempts);
 std::unique_ptr<ProductLibrary> open_hipblaslt(GpuDevice& device, std::vector<OpenAttempt>& attempts);
 std::unique_ptr<ProductLibrary> open_rocblas(GpuDevice& device, std::vector<OpenAttempt>& attempts);
-// All that was tried for a device so far.
-std::vector<OpenAttempt> product_library_attempts(GpuDevice& device);
+// All that was tried so far, for any device.
+std::vector<OpenAttempt> product_library_attempts();
 
 // Folders with libraries of the ROCm installation that the driver came from: two must not meet in a process.
 std::vector<std::filesystem::path> rocm_folders_of(const Driver& driver);
