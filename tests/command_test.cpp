@@ -54,7 +54,7 @@ TEST_F(Command, VersionAndHelp) {
   EXPECT_TRUE(version.output.starts_with("hearth ")) << version.output;
   EXPECT_TRUE(version.errors.empty());
   for (const char* arguments :
-       {"--help", "demo --help", "train --help", "train mnist --help", "devices --help"}) {
+       {"--help", "demo --help", "train --help", "train mnist --help", "devices --help", "tune --help"}) {
     const Ran help = run(arguments);
     EXPECT_EQ(help.status, 0) << arguments;
     EXPECT_NE(help.output.find("Usage:"), std::string::npos) << help.output;
@@ -64,13 +64,32 @@ TEST_F(Command, VersionAndHelp) {
 TEST_F(Command, WrongUseIsStatus2) {
   for (const char* arguments :
        {"", "nonsense", "--nonsense", "train", "train mnist --epochs 0", "train mnist --lr -1",
-        "train mnist --precision f8", "train mnist --resume", "devices more"}) {
+        "train mnist --precision f8", "train mnist --resume", "devices more", "tune --show --clear",
+        "tune --model none", "tune --shapes 1,2"}) {
     const Ran wrong = run(arguments);
     EXPECT_EQ(wrong.status, 2) << arguments;
     EXPECT_TRUE(wrong.errors.starts_with("hearth: error: ")) << wrong.errors;
     EXPECT_NE(wrong.errors.find("--help"), std::string::npos);
     EXPECT_TRUE(wrong.output.empty()) << wrong.output;
   }
+}
+
+TEST_F(Command, TuningIsShownAndForgotten) {
+  const test::TemporaryFolder folder;
+  std::filesystem::create_directories(folder / "hearth");
+  std::ofstream(folder / "hearth" / "tuning.json")
+      << R"({"format": 1, "unfinished": [], "trusted": [], "entries": {"chip matmul f32 9x9x9 nn": {
+             "seconds": {"own": 2e-6, "library #0": 1e-6}, "kernels": "x", "exhaustive": false}}})";
+  setenv("XDG_CACHE_HOME", folder.path().c_str(), 1);
+  const Ran shown = run("tune --show");
+  EXPECT_EQ(shown.status, 0) << shown.errors;
+  EXPECT_NE(shown.output.find("library #0"), std::string::npos) << shown.output;
+  const Ran json = run("tune --show --json");
+  EXPECT_EQ(nlohmann::json::parse(json.output)["statistics"]["entries"], 1);
+  EXPECT_EQ(run("tune --clear").status, 0);
+  EXPECT_FALSE(std::filesystem::exists(folder / "hearth" / "tuning.json"));
+  EXPECT_EQ(run("tune --device cpu").status, 1);
+  unsetenv("XDG_CACHE_HOME");
 }
 
 TEST_F(Command, FailuresAreStatus1) {

@@ -134,6 +134,33 @@ TEST_F(ConfigTest, Threads) {
   EXPECT_EQ(device_info(Device{}).compute_units, 3);
 }
 
+TEST_F(ConfigTest, Tuning) {
+  expect_config_error({{"enable_tuning", "perhaps"}}, "enable_tuning");
+  expect_config_error({{"enable_matrix_cores", "2"}}, "enable_matrix_cores");
+  expect_config_error({{"vendor_blas_enabled", ""}}, "vendor_blas_enabled");
+  const Config read = config_from_text({{"enable_tuning", "on"},
+                                        {"enable_matrix_cores", "off"},
+                                        {"vendor_blas_enabled", "off"},
+                                        {"tuning_file", "/tmp/t.json"}});
+  EXPECT_TRUE(read.enable_tuning);
+  EXPECT_FALSE(read.enable_matrix_cores);
+  EXPECT_FALSE(read.vendor_blas_enabled);
+  EXPECT_EQ(read.tuning_file, "/tmp/t.json");
+  // Plans made with other options are not taken for these: tests of the GPU show what they do there.
+  clear_plan_cache();
+  const auto plans = [] {
+    (ones({11}) * 2).eval();
+    return plan_cache_stats().entries;
+  };
+  EXPECT_EQ(plans(), 1u);
+  set({{"enable_matrix_cores", "off"}});
+  EXPECT_EQ(plans(), 2u);
+  set({{"vendor_blas_enabled", "off"}});
+  EXPECT_EQ(plans(), 3u);
+  set({{"enable_tuning", "on"}});
+  EXPECT_EQ(plans(), 4u);
+}
+
 TEST_F(ConfigTest, PlanCache) {
   set({{"plan_cache_entries", "0"}});
   clear_plan_cache();

@@ -11,7 +11,8 @@
 namespace hearth {
 
 // conservative: no fusion, every operation as written. balanced: fusion and common subexpressions.
-// aggressive: also what changes results in the last place: divisions by a number become multiplications.
+// aggressive: also what changes results in the last place: divisions by a number become multiplications,
+// and products are computed in the way that was measured to be fastest.
 // explain() shows what a level did.
 enum class OptimizationLevel { conservative, balanced, aggressive };
 
@@ -30,8 +31,14 @@ struct Config {
   bool enable_mixed_precision = true;  // false: Autocast and default_precision have no effect
   bool enable_profiling = false;       // record the time of every step; profile_summary() shows it
   bool enable_strict_validation =
-      false;        // check every step's floating results for NaN and infinity: KernelError
-  int threads = 0;  // CPU threads; 0 = one per core
+      false;                        // check every step's floating results for NaN and infinity: KernelError
+  bool enable_matrix_cores = true;  // false: products and attention on a GPU use plain multiply-adds
+  bool vendor_blas_enabled = true;  // false: rocBLAS, hipBLASLt and cuBLASLt are not even opened
+  // true: the first time a product's shape is met, the ways to compute it are timed and the fastest is
+  // remembered in the tuning file. The level `aggressive` does so too.
+  bool enable_tuning = false;
+  std::string tuning_file;               // empty: ~/.cache/hearth/tuning.json; "off": nothing is read or kept
+  int threads = 0;                       // CPU threads; 0 = one per core
   std::size_t plan_cache_entries = 256;  // plans kept for graphs seen before
 };
 

@@ -23,3 +23,4 @@
 #include "hearth/state_dict.h"
 #include "hearth/tensor.h"
 #include "hearth/train.h"
+#include "hearth/tuning.h"

@@ -81,6 +81,8 @@ int parse_int(const std::string& name, const std::string& text) {
   return static_cast<int>(value);
 }
 
+std::string parse_text(const std::string&, const std::string& text) { return text; }
+
 struct Option {
   const char* name;
   void (*set)(Config&, const std::string& name, const std::string& text);
@@ -105,6 +107,10 @@ const std::vector<Option> options = {
     HEARTH_OPTION(enable_mixed_precision, parse_bool),
     HEARTH_OPTION(enable_profiling, parse_bool),
     HEARTH_OPTION(enable_strict_validation, parse_bool),
+    HEARTH_OPTION(enable_matrix_cores, parse_bool),
+    HEARTH_OPTION(vendor_blas_enabled, parse_bool),
+    HEARTH_OPTION(enable_tuning, parse_bool),
+    HEARTH_OPTION(tuning_file, parse_text),
     HEARTH_OPTION(threads, parse_int),
     HEARTH_OPTION(plan_cache_entries, parse_int),
 };

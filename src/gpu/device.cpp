@@ -11,6 +11,7 @@
 
 #include "gpu/launch_recorder.h"
 #include "graph/op.h"
+#include "hearth/config.h"
 #include "hearth/error.h"
 
 namespace hearth::gpu {
@@ -56,10 +57,13 @@ GpuDevice::GpuDevice(const Driver& driver, int ordinal, Device device)
   driver.check(driver.call.device_total_memory(&total_memory_, ordinal), "asking for the memory");
   wave_size_ = driver.attribute(Attribute::wave_size, ordinal);
   target_.wave_size = wave_size_;
+  plain_target_ = target_;
+  plain_target_.matrix = MatrixUnit::none;
   compute_units_ = driver.attribute(Attribute::compute_units, ordinal);
   shared_bytes_ = static_cast<std::size_t>(driver.attribute(Attribute::shared_per_block, ordinal));
   constexpr unsigned non_blocking = 1;
   driver.check(driver.call.stream_create(&stream_, non_blocking), "creating a stream");
+  driver.check(driver.call.stream_create(&capture_stream_, non_blocking), "creating a stream");
   void* fault = nullptr;
   driver.check(driver.call.allocate_host(&fault, sizeof *fault_, 0), "allocating memory of the host");
   fault_ = static_cast<std::uint64_t*>(fault);
@@ -74,6 +78,8 @@ std::size_t GpuDevice::free_memory() const {
   driver_.check(driver_.call.memory_info(&free, &total), "asking for free memory");
   return std::min(free, total);
 }
+
+const Target& GpuDevice::target() const { return config().enable_matrix_cores ? target_ : plain_target_; }
 
 void GpuDevice::use() const {
   if (failed_.load(std::memory_order_relaxed)) throw DeviceError(failure());
@@ -153,6 +159,32 @@ void GpuDevice::launch(const Function& function, const LaunchShape& shape, Argum
       driver_.call.launch(function.handle, shape.x, shape.y, shape.z, shape.threads, shape.threads_y,
                           shape.threads_z, shape.shared, stream_, arguments.data(), nullptr),
       "launching a kernel");
+}
+
+void GpuDevice::foreign(std::span<const void* const> pointers, ForeignWork work) const {
+  if (LaunchRecorder* recorder = LaunchRecorder::current())
+    return recorder->add_foreign(pointers, std::move(work));
+  use();
+  work(stream_);
+}
+
+GraphHandle GpuDevice::capture(const ForeignWork& work) const {
+  const std::lock_guard lock(capture_mutex_);
+  use();
+  // Nobody else uses this stream, so that libraries may do what capturing forbids in the other modes, such as
+  // loading a kernel.
+  constexpr int relaxed = 2;
+  driver_.check(driver_.call.capture_begin(capture_stream_, relaxed), "beginning to capture");
+  GraphHandle graph = nullptr;
+  try {
+    work(capture_stream_);
+  } catch (...) {
+    driver_.call.capture_end(capture_stream_, &graph);
+    if (graph != nullptr) driver_.call.graph_destroy(graph);
+    throw;
+  }
+  driver_.check(driver_.call.capture_end(capture_stream_, &graph), "capturing");
+  return graph;
 }
 
 unsigned GpuDevice::grid_for(std::uint64_t items, unsigned per_block) const {

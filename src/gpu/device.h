@@ -4,8 +4,10 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -55,6 +57,9 @@ struct LaunchShape {
   bool operator==(const LaunchShape&) const = default;
 };
 
+// Work that a library puts on a stream: anything but a kernel of ours.
+using ForeignWork = std::function<void(StreamHandle)>;
+
 class GpuDevice;
 
 // A function that is compiled when it is first needed: which of several variants a step runs may follow from
@@ -76,7 +81,7 @@ class GpuDevice {
 
   const Driver& driver() const { return driver_; }
   const std::string& architecture() const { return architecture_; }
-  const Target& target() const { return target_; }
+  const Target& target() const;  // without a matrix unit where Config::enable_matrix_cores is off
   const std::string& name() const { return name_; }
   int wave_size() const { return wave_size_; }
   int compute_units() const { return compute_units_; }
@@ -103,6 +108,12 @@ class GpuDevice {
     (arguments.add(values), ...);
     launch(function, shape, arguments);
   }
+  // Calls `work` with the device's stream. Where launches are being recorded, it is kept and called later,
+  // and `pointers` is what tells two runs apart: work on the same pointers counts as the same.
+  void foreign(std::span<const void* const> pointers, ForeignWork work) const;
+  // What `work` does, as a graph that the caller destroys. Nothing is done yet.
+  GraphHandle capture(const ForeignWork& work) const;
+  StreamHandle capture_stream() const { return capture_stream_; }  // that on which it is captured
   // Blocks that fill the device with a loop over the rest, for `items` of work in blocks of `per_block`.
   unsigned grid_for(std::uint64_t items, unsigned per_block) const;
 
@@ -115,10 +126,11 @@ class GpuDevice {
   int ordinal_;
   Device device_;
   std::string name_, architecture_;
-  Target target_;
+  Target target_, plain_target_;  // the latter without a matrix unit
   int wave_size_ = 32, compute_units_ = 1;
   std::size_t shared_bytes_ = 0, total_memory_ = 0;
-  StreamHandle stream_ = nullptr;
+  StreamHandle stream_ = nullptr, capture_stream_ = nullptr;
+  mutable std::mutex capture_mutex_;
   std::uint64_t* fault_ = nullptr;
   std::unique_ptr<MemoryPool> pool_;
   mutable std::atomic<bool> failed_ = false;

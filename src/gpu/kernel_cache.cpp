@@ -52,21 +52,27 @@ std::optional<Contents> read_checked(const std::filesystem::path& path) {
   }
 }
 
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
 std::filesystem::path folder_of_user() {
-  const auto variable = [](const char* name) {
-    const char* value = std::getenv(name);
-    return std::string(value != nullptr ? value : "");
-  };
   if (const std::string folder = variable("HEARTH_KERNEL_CACHE"); !folder.empty())
     return folder == "off" ? "" : folder;
-  if (const std::string folder = variable("XDG_CACHE_HOME"); !folder.empty())
-    return std::filesystem::path(folder) / "hearth" / "kernels";
-  if (const std::string home = variable("HOME"); !home.empty())
-    return std::filesystem::path(home) / ".cache" / "hearth" / "kernels";
-  return {};
+  const std::filesystem::path folder = user_cache_folder();
+  return folder.empty() ? folder : folder / "kernels";
 }
 
 }  // namespace
+
+std::filesystem::path user_cache_folder() {
+  if (const std::string folder = variable("XDG_CACHE_HOME"); !folder.empty())
+    return std::filesystem::path(folder) / "hearth";
+  if (const std::string home = variable("HOME"); !home.empty())
+    return std::filesystem::path(home) / ".cache" / "hearth";
+  return {};
+}
 
 void add_text(Hasher& hasher, std::string_view text) {
   hasher.add(static_cast<std::uint64_t>(text.size()));

@@ -65,6 +65,9 @@ class KernelCache {
 // ~/.cache/hearth/kernels.
 KernelCache& kernel_cache();
 
+// The user's folder for what Hearth keeps: $XDG_CACHE_HOME/hearth, or ~/.cache/hearth; empty without a home.
+std::filesystem::path user_cache_folder();
+
 // Of text, for keys.
 void add_text(Hasher& hasher, std::string_view text);
 

@@ -16,7 +16,7 @@ LaunchRecorder::~LaunchRecorder() { recorder = outer_; }
 LaunchRecorder* LaunchRecorder::current() { return recorder; }
 
 void LaunchRecorder::add(const Function& function, const LaunchShape& shape, Arguments& arguments) {
-  Launch launch{.function = function.handle, .shape = shape, .values = {}, .offsets = {}};
+  Launch launch{.function = function.handle, .shape = shape, .values = {}, .offsets = {}, .work = {}};
   launch.offsets.reserve(arguments.count());
   std::size_t bytes = 0;
   for (std::size_t i = 0; i < arguments.count(); ++i) {
@@ -27,6 +27,15 @@ void LaunchRecorder::add(const Function& function, const LaunchShape& shape, Arg
   for (std::size_t i = 0; i < arguments.count(); ++i)
     std::memcpy(launch.values.data() + launch.offsets[i], arguments.data()[i], arguments.size(i));
   launches_.push_back(std::move(launch));
+}
+
+void LaunchRecorder::add_foreign(std::span<const void* const> pointers, ForeignWork work) {
+  const auto bytes = std::as_bytes(pointers);
+  launches_.push_back({.function = nullptr,
+                       .shape = {},
+                       .values = {bytes.begin(), bytes.end()},
+                       .offsets = {},
+                       .work = std::move(work)});
 }
 
 }  // namespace hearth::gpu

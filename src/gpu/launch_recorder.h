@@ -9,7 +9,7 @@
 
 namespace hearth::gpu {
 
-// While one lives, GpuDevice::launch on this thread adds to its list and the device does nothing.
+// While one lives, GpuDevice::launch and foreign on this thread add to its list and the device does nothing.
 class LaunchRecorder {
  public:
   struct Launch {
@@ -17,7 +17,12 @@ class LaunchRecorder {
     LaunchShape shape;
     std::vector<std::byte> values;       // of the arguments, one after another
     std::vector<std::uint32_t> offsets;  // of each in `values`
-    bool operator==(const Launch&) const = default;
+    ForeignWork work;  // instead of a kernel: function is null, values are the pointers that it uses
+
+    bool operator==(const Launch& other) const {
+      return function == other.function && shape == other.shape && values == other.values &&
+             offsets == other.offsets;
+    }
   };
 
   LaunchRecorder();
@@ -26,6 +31,7 @@ class LaunchRecorder {
   LaunchRecorder& operator=(const LaunchRecorder&) = delete;
 
   void add(const Function& function, const LaunchShape& shape, Arguments& arguments);
+  void add_foreign(std::span<const void* const> pointers, ForeignWork work);
   std::vector<Launch> take() { return std::move(launches_); }
 
   // That of the calling thread, or null.

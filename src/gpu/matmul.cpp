@@ -9,6 +9,7 @@
 #include "device/strided.h"
 #include "gpu/expression_source.h"
 #include "gpu/gemm_tiles.h"
+#include "gpu/product_choice.h"
 #include "hearth/error.h"
 
 namespace hearth::gpu {
@@ -602,7 +603,7 @@ std::unique_ptr<Kernel> make_matmul(GpuDevice& device, const Step& step, MatmulV
 }
 
 std::unique_ptr<Kernel> make_matmul(GpuDevice& device, const Step& step) {
-  return make_matmul(device, step, MatmulVariant::automatic);
+  return choose_product(device, step);
 }
 
 }  // namespace hearth::gpu

@@ -1,8 +1,9 @@
 // Building, patching and launching the graph of a plan.
 //
 // Each step's kernel writes its launches down (LaunchRecorder). The first run makes a chain of kernel nodes
-// of them. Later runs compare what each step is given with the last time; steps that were given something
-// else write their launches down again, and the nodes that changed are patched.
+// of them; what a library does besides launches becomes a graph within the graph. Later runs compare what
+// each step is given with the last time; steps that were given something else write their launches down
+// again, and the nodes that changed are patched.
 #include "gpu/replay.h"
 
 #include <fmt/format.h>
@@ -30,7 +31,11 @@ class GraphReplay final : public Replay {
     if (executable_ == nullptr || steps.size() != steps_.size())
       build(steps);
     else
-      patch(steps);
+      try {
+        patch(steps);
+      } catch (const BlasError&) {
+        build(steps);
+      }
     const Driver& driver = device_.driver();
     driver.check(driver.call.graph_launch(executable_, device_.stream()), "launching a graph");
   }
@@ -82,7 +87,48 @@ class GraphReplay final : public Replay {
     return use(node);
   }
 
+  // What a library does is captured into a graph of its own.
+  class Child {
+   public:
+    Child(const GpuDevice& device, const Launch& launch)
+        : call_(device.driver().call), graph_(device.capture(launch.work)) {}
+    ~Child() { call_.graph_destroy(graph_); }
+    Child(const Child&) = delete;
+    Child& operator=(const Child&) = delete;
+    GraphHandle graph() const { return graph_; }
+
+   private:
+    const DriverTable& call_;
+    GraphHandle graph_;
+  };
+
+  int add_node(const Launch& launch, GraphNodeHandle& node, GraphNodeHandle last) const {
+    const DriverTable& call = device_.driver().call;
+    const std::size_t count = last != nullptr ? 1 : 0;
+    if (launch.work) return call.graph_add_child(&node, graph_, &last, count, Child(device_, launch).graph());
+    return with_node(launch, [&](const KernelNode& parameters) {
+      return call.graph_add_kernel(&node, graph_, &last, count, parameters);
+    });
+  }
+
+  int update_node(const Launch& launch, GraphNodeHandle node) const {
+    const DriverTable& call = device_.driver().call;
+    if (launch.work) return call.graph_update_child(executable_, node, Child(device_, launch).graph());
+    return with_node(launch, [&](const KernelNode& parameters) {
+      return call.graph_update_kernel(executable_, node, parameters);
+    });
+  }
+
   void build(std::span<const StepRun> steps) {
+    // A kernel whose library fails says so once and then has launches of its own.
+    for (int failures = 0;; ++failures) try {
+        return try_build(steps);
+      } catch (const BlasError&) {
+        if (failures == static_cast<int>(steps.size())) throw;
+      }
+  }
+
+  void try_build(std::span<const StepRun> steps) {
     destroy();
     const Driver& driver = device_.driver();
     driver.check(driver.call.graph_create(&graph_, 0), "making a graph");
@@ -93,12 +139,7 @@ class GraphReplay final : public Replay {
       step.launches = record(run);
       for (const Launch& launch : step.launches) {
         GraphNodeHandle node = nullptr;
-        driver.check(with_node(launch,
-                               [&](const KernelNode& parameters) {
-                                 return driver.call.graph_add_kernel(&node, graph_, last ? &last : nullptr,
-                                                                     last ? 1 : 0, parameters);
-                               }),
-                     "adding a kernel to a graph");
+        driver.check(add_node(launch, node, last), "adding to a graph");
         step.nodes.push_back(last = node);
       }
       steps_.push_back(std::move(step));
@@ -119,13 +160,9 @@ class GraphReplay final : public Replay {
       if (!same_shape) return build(steps);
       for (std::size_t k = 0; k < launches.size(); ++k) {
         if (launches[k] == step.launches[k]) continue;
-        const Driver& driver = device_.driver();
-        driver.check(with_node(launches[k],
-                               [&](const KernelNode& parameters) {
-                                 return driver.call.graph_update_kernel(executable_, step.nodes[k],
-                                                                        parameters);
-                               }),
-                     "changing a kernel of a graph");
+        const int code = update_node(launches[k], step.nodes[k]);
+        if (launches[k].work && code != 0) return build(steps);  // the library does something else now
+        device_.driver().check(code, "changing a kernel of a graph");
       }
       step.launches = std::move(launches);
       step.remember(steps[i]);

@@ -85,9 +85,14 @@ void summarize(const Drafts& drafts, const Placement& placement, const PlanOptio
 PlanOptions plan_options() {
   const Config current = config();
   const bool optimize = current.optimization_level != OptimizationLevel::conservative;
-  return {optimize && current.enable_operator_fusion, optimize,
-          current.optimization_level == OptimizationLevel::aggressive, false,
-          optimize && current.enable_graph_replay};
+  return {optimize && current.enable_operator_fusion,
+          optimize,
+          current.optimization_level == OptimizationLevel::aggressive,
+          false,
+          optimize && current.enable_graph_replay,
+          current.enable_matrix_cores,
+          current.vendor_blas_enabled,
+          current.enable_tuning};
 }
 
 std::shared_ptr<const Plan> build_plan(const LinearGraph& graph, Backend& backend, const PlanOptions& options,

@@ -80,6 +80,8 @@ struct PlanOptions {
   bool multiply_by_reciprocals = false;  // changes results in the last place
   bool describe_steps = false;
   bool replay = true;
+  // What a backend looks at when it makes a step ready.
+  bool matrix_cores = true, vendor_blas = true, tuning = false;
 };
 
 // Options that follow from the process's Config.

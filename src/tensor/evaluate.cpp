@@ -69,9 +69,11 @@ Hash128 cache_key(const LinearGraph& graph, Device device, const PlanOptions& op
   hasher.add(graph.structure.low);
   hasher.add(graph.structure.high);
   hasher.add(static_cast<std::uint64_t>(device.kind) << 8 | device.index);
-  hasher.add(static_cast<std::uint64_t>(options.fuse) |
-             static_cast<std::uint64_t>(options.eliminate_common) << 1 |
-             static_cast<std::uint64_t>(options.multiply_by_reciprocals) << 2);
+  hasher.add(
+      static_cast<std::uint64_t>(options.fuse) | static_cast<std::uint64_t>(options.eliminate_common) << 1 |
+      static_cast<std::uint64_t>(options.multiply_by_reciprocals) << 2 |
+      static_cast<std::uint64_t>(options.matrix_cores) << 3 |
+      static_cast<std::uint64_t>(options.vendor_blas) << 4 | static_cast<std::uint64_t>(options.tuning) << 5);
   return hasher.finish();
 }
 

@@ -183,6 +183,8 @@ void bind_driver(const Library& library, Driver& driver, std::vector<std::string
   library.bind(cuda.graph_add_kernel, {"cuGraphAddKernelNode_v2", "cuGraphAddKernelNode"}, missing);
   library.bind(cuda.graph_update_kernel,
                {"cuGraphExecKernelNodeSetParams_v2", "cuGraphExecKernelNodeSetParams"}, missing);
+  library.bind(call.graph_add_child, {"cuGraphAddChildGraphNode"}, missing);
+  library.bind(call.graph_update_child, {"cuGraphExecChildGraphNodeSetParams"}, missing);
   library.bind(cuda.instantiate, {"cuGraphInstantiateWithFlags"}, missing);
   library.bind(call.graph_launch, {"cuGraphLaunch"}, missing);
   library.bind(call.graph_destroy, {"cuGraphDestroy"}, missing);

@@ -117,6 +117,10 @@ struct DriverTable {
                           std::size_t count, const KernelNode& kernel) = nullptr;
   int (*graph_update_kernel)(GraphExecHandle executable, GraphNodeHandle node,
                              const KernelNode& kernel) = nullptr;
+  // A whole graph as one node; it is copied.
+  int (*graph_add_child)(GraphNodeHandle* node, GraphHandle graph, const GraphNodeHandle* after,
+                         std::size_t count, GraphHandle child) = nullptr;
+  int (*graph_update_child)(GraphExecHandle executable, GraphNodeHandle node, GraphHandle child) = nullptr;
   int (*graph_instantiate)(GraphExecHandle* executable, GraphHandle graph) = nullptr;
   int (*graph_launch)(GraphExecHandle executable, StreamHandle stream) = nullptr;
   int (*graph_destroy)(GraphHandle graph) = nullptr;

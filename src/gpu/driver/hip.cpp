@@ -168,6 +168,8 @@ void bind_runtime(const Library& library, Driver& driver, std::vector<std::strin
   library.bind(call.graph_create, {"hipGraphCreate"}, missing);
   library.bind(hip.graph_add_kernel, {"hipGraphAddKernelNode"}, missing);
   library.bind(hip.graph_update_kernel, {"hipGraphExecKernelNodeSetParams"}, missing);
+  library.bind(call.graph_add_child, {"hipGraphAddChildGraphNode"}, missing);
+  library.bind(call.graph_update_child, {"hipGraphExecChildGraphNodeSetParams"}, missing);
   library.bind(hip.graph_instantiate, {"hipGraphInstantiate"}, missing);
   library.bind(call.graph_launch, {"hipGraphLaunch"}, missing);
   library.bind(call.graph_destroy, {"hipGraphDestroy"}, missing);
