@@ -17,6 +17,7 @@
 #include "hearth/optim.h"
 #include "hearth/precision.h"
 #include "hearth/progress.h"
+#include "hearth/quantise.h"
 #include "hearth/random.h"
 #include "hearth/schedule.h"
 #include "hearth/state_dict.h"

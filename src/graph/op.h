@@ -18,6 +18,7 @@ enum class OpKind : std::uint8_t {
   pooling,
   normalisation,
   attention,
+  quantised,  // what takes weights in a block format
   random,
 };
 
@@ -72,6 +73,9 @@ enum class OpKind : std::uint8_t {
   HEARTH_OP(attention, attention, "output of attention, flat, then what its gradients need")              \
   HEARTH_OP(attention_grad_q, attention, "gradient of attention by q")                                    \
   HEARTH_OP(attention_grad_kv, attention, "gradients of attention by k and v, stacked")                   \
+  HEARTH_OP(dequantise, quantised, "elements of a block format as numbers")                               \
+  HEARTH_OP(quantised_take, quantised, "rows of a block format chosen by indices, as numbers")            \
+  HEARTH_OP(quantised_matmul, quantised, "x @ transposed(w), w (N, K) in a block format")                 \
   HEARTH_OP(random_uniform, random, "uniform in [0, 1)")                                                  \
   HEARTH_OP(random_normal, random, "standard normal")                                                     \
   HEARTH_OP(random_bits, random, "63 random bits as i64")
