@@ -19,6 +19,7 @@ std::unique_ptr<Kernel> make_movement(GpuDevice& device, const Step& step);  // 
 std::unique_ptr<Kernel> make_indexing(GpuDevice& device, const Step& step);  // take, gather, scatter, ...
 std::unique_ptr<Kernel> make_normalisation(GpuDevice& device, const Step& step);  // softmax, norms
 std::unique_ptr<Kernel> make_rope(GpuDevice& device, const Step& step);
+std::unique_ptr<Kernel> make_quantised(GpuDevice& device, const Step& step);  // and copies of blocks
 std::unique_ptr<Kernel> make_random(GpuDevice& device, const Step& step);
 std::unique_ptr<Kernel> make_attention(GpuDevice& device, const Step& step);  // and its gradients
 

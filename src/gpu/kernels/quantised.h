@@ -1,7 +1,8 @@
 // Quantised weights: dequantise, take, and products with few and with many rows.
 //
-// Blocks lie in planes (gpu/block_planes.h): what is read in packets of 16 bytes is aligned to them. All formats
-// are seen as runs of 16 neighbours: element = scale * q - offset, q in bytes.
+// Blocks lie in planes (gpu/block_planes.h): what is read in packets of 16 bytes is aligned to them. All
+// formats are seen as runs of 16 neighbours: element = scale * q - offset, q in bytes.
+// A format's `zero` is the q of 0, where there is one.
 #pragma once
 
 #include "gemm.h"
@@ -15,7 +16,9 @@ struct Blocks {
   const u8* data;
   u64 count;
   // Where a block's part of a plane is: its offset in a block, and its size.
-  DEVICE const u8* part(u64 block, u32 before, u32 size) const { return data + count * before + block * size; }
+  DEVICE const u8* part(u64 block, u32 before, u32 size) const {
+    return data + count * before + block * size;
+  }
 };
 
 struct Run {
@@ -41,6 +44,7 @@ struct Small {
 
 struct q4_0 : Small {
   static constexpr bool has_offset = true;
+  static constexpr int zero = 8;
   static DEVICE Run run(const Blocks& blocks, u64 block, u32 run) {
     const auto q = packet(blocks.part(block, 0, 16));
     const f32 d = half_at(blocks.part(block, 16, 2));
@@ -52,6 +56,7 @@ struct q4_0 : Small {
 };
 struct q4_1 : Small {
   static constexpr bool has_offset = true;
+  static constexpr int zero = 0;
   static DEVICE Run run(const Blocks& blocks, u64 block, u32 run) {
     const auto q = packet(blocks.part(block, 0, 16));
     const u8* scales = blocks.part(block, 16, 4);
@@ -63,6 +68,7 @@ struct q4_1 : Small {
 };
 struct q5_0 : Small {
   static constexpr bool has_offset = true;
+  static constexpr int zero = 16;
   static DEVICE Run run(const Blocks& blocks, u64 block, u32 run) {
     const auto q = packet(blocks.part(block, 0, 16));
     const u32 high = word(blocks.part(block, 16, 4)) >> 16 * run;
@@ -76,6 +82,7 @@ struct q5_0 : Small {
 };
 struct q5_1 : Small {
   static constexpr bool has_offset = true;
+  static constexpr int zero = 0;
   static DEVICE Run run(const Blocks& blocks, u64 block, u32 run) {
     const auto q = packet(blocks.part(block, 0, 16));
     const u32 high = word(blocks.part(block, 16, 4)) >> 16 * run;
@@ -89,6 +96,7 @@ struct q5_1 : Small {
 };
 struct q8_0 : Small {
   static constexpr bool has_offset = false;
+  static constexpr int zero = 0;
   static DEVICE Run run(const Blocks& blocks, u64 block, u32 run) {
     const auto q = packet(blocks.part(block, 0, 32) + 16 * run);
     return {{q.element[0], q.element[1], q.element[2], q.element[3]}, half_at(blocks.part(block, 32, 2)), 0};
@@ -99,6 +107,7 @@ struct q8_0 : Small {
 struct q2_k {
   static constexpr int elements = 256;
   static constexpr bool has_offset = true;
+  static constexpr int zero = 0;
   static DEVICE u32 first_run(u32 pair) { return pair / 2 * 4 + pair % 2; }
   static constexpr u32 second_run = 2;
   static DEVICE Run run(const Blocks& blocks, u64 block, u32 run) {
@@ -115,6 +124,7 @@ struct q2_k {
 struct q3_k {
   static constexpr int elements = 256;
   static constexpr bool has_offset = true;
+  static constexpr int zero = 4;
   static DEVICE u32 first_run(u32 pair) { return q2_k::first_run(pair); }
   static constexpr u32 second_run = 2;
   static DEVICE Run run(const Blocks& blocks, u64 block, u32 run) {
@@ -126,8 +136,8 @@ struct q3_k {
     Run result{{}, d, 4 * d};
 #pragma unroll
     for (int i = 0; i < 4; ++i)
-      result.q[i] = (q.element[i] >> run / 2 % 4 * 2 & 0x03030303u) |
-                    (high.element[i] >> run / 2 & 0x01010101u) << 2;
+      result.q[i] =
+          (q.element[i] >> run / 2 % 4 * 2 & 0x03030303u) | (high.element[i] >> run / 2 & 0x01010101u) << 2;
     return result;
   }
 };
@@ -144,6 +154,7 @@ DEVICE void sub_scale(const u8* at, u32 i, Run& run) {
 struct q4_k {
   static constexpr int elements = 256;
   static constexpr bool has_offset = true;
+  static constexpr int zero = 0;
   static DEVICE u32 first_run(u32 pair) { return pair / 2 * 4 + pair % 2; }
   static constexpr u32 second_run = 2;
   static DEVICE Run run(const Blocks& blocks, u64 block, u32 run) {
@@ -159,6 +170,7 @@ struct q4_k {
 struct q5_k {
   static constexpr int elements = 256;
   static constexpr bool has_offset = true;
+  static constexpr int zero = 0;
   static DEVICE u32 first_run(u32 pair) { return q4_k::first_run(pair); }
   static constexpr u32 second_run = 2;
   static DEVICE Run run(const Blocks& blocks, u64 block, u32 run) {
@@ -168,19 +180,21 @@ struct q5_k {
     sub_scale(at, run / 2, result);
 #pragma unroll
     for (int i = 0; i < 4; ++i)
-      result.q[i] = (q.element[i] >> run / 2 % 2 * 4 & 0x0f0f0f0fu) |
-                    (high.element[i] >> run / 2 & 0x01010101u) << 4;
+      result.q[i] =
+          (q.element[i] >> run / 2 % 2 * 4 & 0x0f0f0f0fu) | (high.element[i] >> run / 2 & 0x01010101u) << 4;
     return result;
   }
 };
 struct q6_k {
   static constexpr int elements = 256;
   static constexpr bool has_offset = true;
+  static constexpr int zero = 32;
   static DEVICE u32 first_run(u32 pair) { return pair / 4 * 8 + pair % 4; }
   static constexpr u32 second_run = 4;
   static DEVICE Run run(const Blocks& blocks, u64 block, u32 run) {
     const u8* at = blocks.part(block, 0, 208);
-    const auto low = packet(at + run / 8 * 64 + run % 4 * 16), high = packet(at + 128 + run / 8 * 32 + run % 2 * 16);
+    const auto low = packet(at + run / 8 * 64 + run % 4 * 16),
+               high = packet(at + 128 + run / 8 * 32 + run % 2 * 16);
     const f32 d = half_at(blocks.part(block, 208, 2)) * (f32)(i32)(i8)at[192 + run];
     Run result{{}, d, 32 * d};
 #pragma unroll
@@ -193,9 +207,12 @@ struct q6_k {
 
 // ---- numbers ----
 
-// q is signed where a format has bytes of all values, and small elsewhere.
+// q is signed where a format has bytes of all values, and small elsewhere. Where some q stands for zero, the
+// offset is a multiple of the scale; without it zeros get the right sign.
+template <class Format>
 DEVICE f32 number(const Run& run, int i) {
-  return fmaf(run.scale, (f32)(i32)(i8)(run.q[i / 4] >> i % 4 * 8), -run.offset);
+  const i32 q = (i32)(i8)(run.q[i / 4] >> i % 4 * 8) - Format::zero;
+  return fmaf(run.scale, (f32)q, Format::zero ? -0.0f : -run.offset);
 }
 
 template <class Format, class T>
@@ -206,7 +223,7 @@ DEVICE void write_run(const Blocks& blocks, u64 run, T* out) {
   for (int i = 0; i < 16; i += length) {
     Packet<T, length> packet;
 #pragma unroll
-    for (int e = 0; e < length; ++e) packet.element[e] = store<T>(number(numbers, i + e));
+    for (int e = 0; e < length; ++e) packet.element[e] = store<T>(number<Format>(numbers, i + e));
     *reinterpret_cast<Packet<T, length>*>(out + i) = packet;
   }
 }
@@ -219,8 +236,8 @@ DEVICE void dequantise(const Blocks& blocks, T* out) {
 
 // `runs` of a row; `rows` of the weights, `count` to be taken.
 template <class Format, class T>
-DEVICE void take(const Blocks& blocks, const i64* indices, const Nest<1>& places, u64 runs, i64 rows, u64 count,
-                 T* out, const Fault& fault) {
+DEVICE void take(const Blocks& blocks, const i64* indices, const Nest<1>& places, u64 runs, i64 rows,
+                 u64 count, T* out, const Fault& fault) {
   for (u64 i = global_thread(); i < count * runs; i += global_threads()) {
     const u64 row = checked(indices[places.at(i / runs).of[0]], rows, fault);
     if (row < (u64)rows)
@@ -284,14 +301,14 @@ DEVICE void round_rows(const T* x, i64 row_stride, i64 k_stride, u32 rows, u32 d
 
 template <int N>
 struct Sums {
-  f32 of[N] = {};
+  f32 of[N];
 };
 
 // y(row, column) for ROWS rows (those from `rows` on count for nothing). A wave, or `parts` of them, computes
 // COLUMNS neighbours, each lane every so many pairs of runs, AHEAD of them under way at a time.
 template <class Format, int ROWS, int COLUMNS, int AHEAD, class T>
-DEVICE void multiply_few(const Blocks& blocks, const u8* q, const Rounding* roundings, T* y, u32 rows, u32 columns,
-                         u32 depth, u32 parts) {
+DEVICE void multiply_few(const Blocks& blocks, const u8* q, const Rounding* roundings, T* y, u32 rows,
+                         u32 columns, u32 depth, u32 parts) {
   constexpr u32 pairs = Format::elements / 32;
   constexpr int waves_most = 1024 / WAVE;
   __shared__ Sums<ROWS * COLUMNS> partial[waves_most];
@@ -306,7 +323,7 @@ DEVICE void multiply_few(const Blocks& blocks, const u8* q, const Rounding* roun
       const u32 inside = column + c < columns ? column + c : columns - 1;
       first_block[c] = (u64)inside * blocks_in_row;
     }
-    Sums<ROWS * COLUMNS> sums;
+    Sums<ROWS* COLUMNS> sums = {};
     for (u32 pair = part * WAVE + lane(); pair < in_row; pair += step * AHEAD) {
       Run held[AHEAD][COLUMNS][2];
 #pragma unroll
@@ -326,12 +343,13 @@ DEVICE void multiply_few(const Blocks& blocks, const u8* q, const Rounding* roun
         if (p >= in_row) break;
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          const u32 k = p / pairs * Format::elements +
-                        (Format::first_run(p % pairs) + half * Format::second_run) * 16;
+          const u32 k =
+              p / pairs * Format::elements + (Format::first_run(p % pairs) + half * Format::second_run) * 16;
 #pragma unroll
           for (int r = 0; r < ROWS; ++r) {
-            const auto x = packet(q + r * depth + k);
-            const Rounding rounding = roundings[r * in_row + k / 32];
+            const u32 row = (u32)r < rows ? r : 0;
+            const auto x = packet(q + row * depth + k);
+            const Rounding rounding = roundings[row * in_row + k / 32];
             const f32 sum = (f32)half_sum(rounding.sums, k / 16 % 2);
 #pragma unroll
             for (int c = 0; c < COLUMNS; ++c) {
@@ -364,7 +382,8 @@ DEVICE void multiply_few(const Blocks& blocks, const u8* q, const Rounding* roun
     for (int r = 0; r < ROWS; ++r)
 #pragma unroll
       for (int c = 0; c < COLUMNS; ++c)
-        if ((u32)r < rows && column + c < columns) y[(u64)r * columns + column + c] = store<T>(sums.of[r * COLUMNS + c]);
+        if ((u32)r < rows && column + c < columns)
+          y[(u64)r * columns + column + c] = store<T>(sums.of[r * COLUMNS + c]);
   }
 }
 
@@ -414,7 +433,7 @@ struct Weights {
     const u32 at = (u32)k;
     const Run run = Format::run(blocks, row.block + at / Format::elements, at % Format::elements / 16);
 #pragma unroll
-    for (int i = 0; i < N; ++i) packet.element[i] = to_f16(number(run, i));
+    for (int i = 0; i < N; ++i) packet.element[i] = to_f16(number<Format>(run, i));
     return packet;
   }
 };
