@@ -7,7 +7,11 @@ set_source_files_properties(${PROJECT_SOURCE_DIR}/src/cpu/isa/elementwise.cpp PR
                                                                                         -ffp-contract=off)
 
 function(hearth_add_isa name)
-  add_library(hearth_isa_${name} OBJECT ${HEARTH_ISA_SOURCES})
+  hearth_add_isa_of("${HEARTH_ISA_SOURCES}" ${name} ${ARGN})
+endfunction()
+
+function(hearth_add_isa_of sources name)
+  add_library(hearth_isa_${name} OBJECT ${sources})
   target_include_directories(hearth_isa_${name} PRIVATE include src)
   # -fwrapv: integer tensors wrap around. No errno and no trapping, so that loops over maths vectorise. -Wno-psabi:
   # vectors wider than the variant's registers are passed only between inlined functions.
@@ -19,6 +23,9 @@ function(hearth_add_isa name)
 endfunction()
 
 hearth_add_isa(baseline)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  hearth_add_isa_of(${PROJECT_SOURCE_DIR}/src/cpu/isa/quantised.cpp dotprod -march=armv8.2-a+dotprod)
+endif()
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   hearth_add_isa(avx2 -march=x86-64-v3)
   hearth_add_isa(avx512 -march=x86-64-v4 -mprefer-vector-width=512)

@@ -9,28 +9,73 @@
 
 namespace hearth {
 
-enum class DType : std::uint8_t { bool_, u8, i8, i16, i32, i64, f16, bf16, f32, f64 };
-inline constexpr int dtype_count = 10;
+// From q4_0 on: block formats of quantised weights, laid out as in GGUF files (quantise.h). Elements along
+// the last axis share the scales of their block; they can be stored and multiplied with, not computed with.
+enum class DType : std::uint8_t {
+  bool_,
+  u8,
+  i8,
+  i16,
+  i32,
+  i64,
+  f16,
+  bf16,
+  f32,
+  f64,  // one value per element
+  q4_0,
+  q4_1,
+  q5_0,
+  q5_1,
+  q8_0,
+  q2_k,
+  q3_k,
+  q4_k,
+  q5_k,
+  q6_k  // blocks
+};
+inline constexpr int dtype_count = 10;  // of those with one value per element
+inline constexpr int block_format_count = 10;
 
-// Bytes of one element.
+constexpr bool is_quantised(DType dtype) { return dtype >= DType::q4_0; }
+
+namespace detail {
+[[noreturn]] void no_element_size(DType dtype);
+}
+
+// Bytes of one element. Throws DTypeError for block formats.
 constexpr std::size_t dtype_size(DType dtype) {
   constexpr std::size_t sizes[dtype_count] = {1, 1, 1, 2, 4, 8, 2, 2, 4, 8};
+  if (is_quantised(dtype)) detail::no_element_size(dtype);
   return sizes[static_cast<int>(dtype)];
 }
 
-// "f32", "i64", "bool", ...
+// The smallest unit of storage: elements in it, and its bytes. One element where the dtype is no block
+// format.
+constexpr std::int64_t block_elements(DType dtype) {
+  return !is_quantised(dtype) ? 1 : dtype <= DType::q8_0 ? 32 : 256;
+}
+constexpr std::size_t block_bytes(DType dtype) {
+  constexpr std::size_t bytes[block_format_count] = {18, 20, 22, 24, 34, 84, 110, 144, 176, 210};
+  return is_quantised(dtype) ? bytes[static_cast<int>(dtype) - dtype_count] : dtype_size(dtype);
+}
+// Bytes of so many elements, a whole number of blocks.
+constexpr std::int64_t storage_bytes(DType dtype, std::int64_t elements) {
+  return elements / block_elements(dtype) * static_cast<std::int64_t>(block_bytes(dtype));
+}
+
+// "f32", "i64", "bool", "q4_k", ...
 std::string_view dtype_name(DType dtype);
 
-// The inverse of dtype_name; also accepts NumPy's names ("float32"). Throws DTypeError.
+// The inverse of dtype_name; also accepts NumPy's names ("float32") and GGUF's ("Q4_K"). Throws DTypeError.
 DType dtype_from_name(std::string_view name);
 
-constexpr bool is_floating(DType dtype) { return dtype >= DType::f16; }
+constexpr bool is_floating(DType dtype) { return dtype >= DType::f16 && !is_quantised(dtype); }
 constexpr bool is_integral(DType dtype) { return dtype < DType::f16; }  // bool included
 constexpr bool is_signed(DType dtype) { return dtype != DType::bool_ && dtype != DType::u8; }
 
 // The dtype of an operation on `a` and `b`. Integers promote as in NumPy; an integer with a floating type
 // gives that floating type (NumPy would widen to f64, which a GPU runs at a small fraction of its speed); f16
-// with bf16 gives f32.
+// with bf16 gives f32. Throws DTypeError for block formats.
 DType promote(DType a, DType b);
 
 // Half-precision storage types. Arithmetic happens in float.

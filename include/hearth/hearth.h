@@ -18,6 +18,7 @@
 #include "hearth/precision.h"
 #include "hearth/profile.h"
 #include "hearth/progress.h"
+#include "hearth/quantise.h"
 #include "hearth/random.h"
 #include "hearth/schedule.h"
 #include "hearth/state_dict.h"

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "hearth/dtype.h"
 #include "hearth/small_vector.h"
 
 namespace hearth {
@@ -25,6 +26,8 @@ std::int64_t element_count(const Shape& shape);
 // Throws ShapeError unless every size is >= 0, there are at most max_dims and the number of bytes for
 // elements of `element_bytes` fits in 63 bits. `operation` goes into the message.
 void check_shape(const Shape& shape, std::size_t element_bytes, const char* operation);
+// The same for elements of a dtype. The last axis of a block format must be whole blocks.
+void check_shape(const Shape& shape, DType dtype, const char* operation);
 
 // "(2, 3)", "()" for a scalar.
 std::string to_string(const Shape& shape);

@@ -57,7 +57,7 @@ class Tensor {
   std::size_t ndim() const { return shape().size(); }
   std::int64_t numel() const { return element_count(shape()); }
   std::int64_t size(std::int64_t axis) const;
-  std::size_t nbytes() const { return static_cast<std::size_t>(numel()) * dtype_size(dtype()); }
+  std::size_t nbytes() const { return static_cast<std::size_t>(storage_bytes(dtype(), numel())); }
 
   // ---- values
   // Computes the value if it is not there yet. Returns *this.

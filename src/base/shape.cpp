@@ -34,6 +34,13 @@ void check_shape(const Shape& shape, std::size_t element_bytes, const char* oper
   }
 }
 
+void check_shape(const Shape& shape, DType dtype, const char* operation) {
+  check_shape(shape, block_bytes(dtype), operation);
+  if (shape.empty() ? is_quantised(dtype) : shape.back() % block_elements(dtype) != 0)
+    throw ShapeError(fmt::format("[{}] {} comes in blocks of {}, the last axis of {} is not a multiple",
+                                 operation, dtype_name(dtype), block_elements(dtype), to_string(shape)));
+}
+
 std::string to_string(const Shape& shape) {
   std::string text = "(";
   for (std::size_t i = 0; i < shape.size(); ++i) text += fmt::format("{}{}", i ? ", " : "", shape[i]);

@@ -118,6 +118,7 @@ class CpuBackend final : public Backend {
       case OpKind::scan:
         return make_scan(step);
       case OpKind::movement:
+        if (is_quantised(step.outputs[0].dtype)) return make_quantised(step);
         return step.op == Op::copy ? make_elementwise(step) : make_movement(step);
       case OpKind::indexing:
         return make_indexing(step);
@@ -129,6 +130,8 @@ class CpuBackend final : public Backend {
         return make_normalisation(step);
       case OpKind::composite:
         throw KernelError(fmt::format("[{}] is made of plain operations on the CPU", op_name(step.op)));
+      case OpKind::quantised:
+        return make_quantised(step);
       case OpKind::random:
         return make_random(step);
       default:

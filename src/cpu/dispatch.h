@@ -34,6 +34,8 @@ decltype(auto) dispatch(DType dtype, F&& f) {
       return std::forward<F>(f)(std::type_identity<float>{});
     case DType::f64:
       return std::forward<F>(f)(std::type_identity<double>{});
+    default:
+      break;
   }
   throw DTypeError("unknown dtype");
 }

@@ -1,6 +1,11 @@
 // Which instruction set this machine has.
 #include "cpu/isa.h"
 
+#if defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
+
 namespace hearth::cpu {
 
 Isa best_isa() {
@@ -20,6 +25,13 @@ Isa best_isa() {
   return Isa::baseline;
 #endif
 }
+
+#if defined(__aarch64__)
+bool has_dotprod() {
+  static const bool there = (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+  return there;
+}
+#endif
 
 const char* isa_name() {
 #if defined(__x86_64__)

@@ -19,6 +19,9 @@ enum class Isa { baseline, avx2, avx512 };
 // The best variant this machine can run.
 Isa best_isa();
 const char* isa_name();
+#if defined(__aarch64__)
+bool has_dotprod();
+#endif
 
 }  // namespace hearth::cpu
 

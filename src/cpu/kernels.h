@@ -24,6 +24,8 @@ std::unique_ptr<Kernel> make_movement(const Step& step);     // concat pad unsli
 std::unique_ptr<Kernel> make_indexing(const Step& step);     // take index_add gather scatter scatter_add
 std::unique_ptr<Kernel> make_normalisation(
     const Step& step);  // softmax log_softmax layer_norm rms_norm rope, gradients
+std::unique_ptr<Kernel> make_quantised(
+    const Step& step);  // dequantise quantised_take quantised_matmul, copies of blocks
 std::unique_ptr<Kernel> make_random(const Step& step);  // random_uniform random_normal random_bits
 
 }  // namespace hearth::cpu

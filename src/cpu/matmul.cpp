@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "base/thread_pool.h"
+#include "cpu/blas.h"
 #include "cpu/kernels.h"
 #include "cpu/scratch.h"
 #include "cpu/tile_program.h"
@@ -18,6 +19,12 @@
 extern "C" void openblas_set_num_threads(int);
 
 namespace hearth::cpu {
+
+void keep_blas_on_one_thread() {
+  static std::once_flag once;
+  std::call_once(once, [] { openblas_set_num_threads(1); });
+}
+
 namespace {
 
 void gemm(CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, std::int64_t m, std::int64_t n, std::int64_t k,
@@ -110,8 +117,7 @@ class MatmulKernel final : public Kernel {
         batches_(element_count(a_.batch)) {
     if (std::max({m_, n_, k_}) > std::numeric_limits<int>::max())
       throw BlasError(fmt::format("[matmul] {} x {} x {} is too large for the BLAS library", m_, n_, k_));
-    static std::once_flag once;
-    std::call_once(once, [] { openblas_set_num_threads(1); });
+    keep_blas_on_one_thread();
     if (!step.expression.instructions.empty()) {
       program_ = std::make_unique<TileProgram>(step.expression);
       for (std::size_t i = 2; i < step.inputs.size(); ++i) sources_.emplace_back(step.inputs[i]);

@@ -36,6 +36,8 @@ decltype(auto) with_element_type(DType dtype, F&& f) {
       return f(float{});
     case DType::f64:
       return f(double{});
+    default:
+      break;
   }
   throw DTypeError("[data] unknown dtype");
 }

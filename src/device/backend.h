@@ -57,6 +57,14 @@ class Backend {
   virtual std::shared_ptr<Buffer> allocate(std::size_t bytes) = 0;
   virtual void copy_to_host(void* host, const Buffer& source, std::size_t offset, std::size_t bytes) = 0;
   virtual void copy_from_host(Buffer& target, std::size_t offset, const void* host, std::size_t bytes) = 0;
+  // A whole tensor in a block format, whose bytes the host has as in files; the device may order them as its
+  // kernels like.
+  virtual void store_blocks(Buffer& target, DType, const void* host, std::size_t bytes) {
+    copy_from_host(target, 0, host, bytes);
+  }
+  virtual void load_blocks(void* host, const Buffer& source, DType, std::size_t bytes) {
+    copy_to_host(host, source, 0, bytes);
+  }
   // True iff Buffer::data can be dereferenced by the host.
   virtual bool host_accessible() const = 0;
 

@@ -5,6 +5,7 @@
 
 #include "base/config_listeners.h"
 #include "gpu/backends.h"
+#include "gpu/block_planes.h"
 #include "gpu/device.h"
 #include "gpu/kernels.h"
 #include "gpu/replay.h"
@@ -43,6 +44,16 @@ class GpuBackend final : public Backend {
                         "copying to the device");
     gpu_.synchronize();  // the caller may change its memory
   }
+  void store_blocks(Buffer& target, DType format, const void* host, std::size_t bytes) override {
+    std::vector<std::byte> planes(bytes);
+    blocks_to_planes(format, static_cast<const std::byte*>(host), planes.data(), bytes);
+    copy_from_host(target, 0, planes.data(), bytes);
+  }
+  void load_blocks(void* host, const Buffer& source, DType format, std::size_t bytes) override {
+    std::vector<std::byte> planes(bytes);
+    copy_to_host(planes.data(), source, 0, bytes);
+    planes_to_blocks(format, planes.data(), static_cast<std::byte*>(host), bytes);
+  }
   bool host_accessible() const override { return false; }
 
   std::unique_ptr<Kernel> prepare(const Step& step) override {
@@ -53,6 +64,7 @@ class GpuBackend final : public Backend {
         return step.op == Op::argmax || step.op == Op::argmin ? make_arg_reduction(gpu_, step)
                                                               : make_scan(gpu_, step);
       case OpKind::movement:
+        if (is_quantised(step.outputs[0].dtype)) return make_quantised(gpu_, step);
         return step.op == Op::copy ? make_elementwise(gpu_, step) : make_movement(gpu_, step);
       case OpKind::indexing:
         return make_indexing(gpu_, step);
@@ -62,6 +74,8 @@ class GpuBackend final : public Backend {
         return make_pooling(gpu_, step);
       case OpKind::normalisation:
         return step.op == Op::rope ? make_rope(gpu_, step) : make_normalisation(gpu_, step);
+      case OpKind::quantised:
+        return make_quantised(gpu_, step);
       case OpKind::random:
         return make_random(gpu_, step);
       case OpKind::composite:

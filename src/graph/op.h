@@ -18,6 +18,7 @@ enum class OpKind : std::uint8_t {
   pooling,
   normalisation,
   composite,  // made of other operations where a backend has no kernel of its own for it
+  quantised,  // what takes weights in a block format
   random,
 };
 
@@ -74,6 +75,9 @@ enum class OpKind : std::uint8_t {
   HEARTH_OP(attention_grad_kv, composite, "gradients of attention by k and v, stacked")                   \
   HEARTH_OP(cross_entropy, composite, "of rows with one right class each; then what its gradient needs")  \
   HEARTH_OP(cross_entropy_grad, composite, "gradient of cross_entropy by the scores")                     \
+  HEARTH_OP(dequantise, quantised, "elements of a block format as numbers")                               \
+  HEARTH_OP(quantised_take, quantised, "rows of a block format chosen by indices, as numbers")            \
+  HEARTH_OP(quantised_matmul, quantised, "x @ transposed(w), w (N, K) in a block format")                 \
   HEARTH_OP(random_uniform, random, "uniform in [0, 1)")                                                  \
   HEARTH_OP(random_normal, random, "standard normal")                                                     \
   HEARTH_OP(random_bits, random, "63 random bits as i64")

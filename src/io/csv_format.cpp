@@ -225,6 +225,8 @@ Array CsvText::numbers(const std::vector<std::size_t>& columns, DType dtype, boo
     case DType::f64:
       fill<double>(bytes, columns, empty_is_nan);
       break;
+    default:
+      break;
   }
   return owned_array(dtype, {static_cast<std::int64_t>(rows()), static_cast<std::int64_t>(columns.size())},
                      std::move(bytes));

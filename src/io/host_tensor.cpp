@@ -37,6 +37,8 @@ Bytes element_bytes(const Tensor& tensor) {
       return element_bytes<float>(tensor);
     case DType::f64:
       return element_bytes<double>(tensor);
+    default:
+      break;
   }
   throw DTypeError("[io] unknown dtype");
 }

@@ -46,7 +46,7 @@ void add_steps(const Drafts& drafts, Kernels& kernels, const Placement& placemen
     for (std::size_t i = 0; i < draft.inputs.size(); ++i) {
       const DType dtype = draft.step.inputs[i].dtype;
       Place place = places[draft.inputs[i].root];
-      place.bytes += draft.inputs[i].offset * static_cast<std::int64_t>(dtype_size(dtype));
+      place.bytes += storage_bytes(dtype, draft.inputs[i].offset);
       plan.places.push_back(place);
       plan.elements.push_back({dtype, element_count(draft.step.inputs[i].shape)});
     }

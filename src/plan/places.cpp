@@ -138,7 +138,7 @@ class Placer {
   }
 
   std::size_t bytes_of(std::uint32_t node) const {
-    return static_cast<std::size_t>(at(node).count()) * dtype_size(at(node).dtype);
+    return static_cast<std::size_t>(storage_bytes(at(node).dtype, at(node).count()));
   }
 
   // Whether output k of an elementwise step may be written over input i: the input ends here, lies exactly as
@@ -148,7 +148,7 @@ class Placer {
     if (draft.step.op != Op::copy || last_use[draft.inputs[i].root] != step) return false;
     const Layout& input = draft.step.inputs[i];
     const Layout& output = draft.step.outputs[k];
-    if (dtype_size(input.dtype) != dtype_size(output.dtype) || !input.contiguous() ||
+    if (block_bytes(input.dtype) != block_bytes(output.dtype) || !input.contiguous() ||
         element_count(input.shape) != at(draft.inputs[i].root).count())
       return false;
     const Expression& expression = draft.step.expression;

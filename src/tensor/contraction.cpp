@@ -8,7 +8,7 @@
 namespace hearth {
 
 Tensor matmul(const Tensor& left, const Tensor& right) {
-  check_defined("matmul", {&left, &right});
+  check_operands("matmul", {&left, &right});
   const Shape &shape_a = left.shape(), &shape_b = right.shape();
   if (left.ndim() == 0 || right.ndim() == 0)
     throw ShapeError(
@@ -112,7 +112,7 @@ Tensor with_bias(const Tensor& y, const Tensor& bias) {
 
 Tensor conv(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvOptions& options,
             std::size_t axes, const char* name) {
-  check_defined(name, {&x, &weight});
+  check_operands(name, {&x, &weight});
   const auto [input, kernel, window] =
       check_conv(x, weight, bias, options, axes, weight.ndim() > 0 ? weight.shape()[0] : 0, name);
   const auto groups = window.groups;
@@ -133,7 +133,7 @@ Tensor conv(const Tensor& x, const Tensor& weight, const Tensor& bias, const Con
 
 Tensor conv_transpose(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvOptions& options,
                       std::size_t axes, const char* name) {
-  check_defined(name, {&x, &weight});
+  check_operands(name, {&x, &weight});
   const auto channels = (weight.ndim() > 1 ? weight.shape()[1] : 0) * options.groups;
   const auto [input, kernel, window] = check_conv(x, weight, bias, options, axes, channels, name);
   if (input.size(1) != kernel.size(0) || kernel.size(0) % window.groups != 0)
@@ -158,7 +158,7 @@ Tensor conv_transpose(const Tensor& x, const Tensor& weight, const Tensor& bias,
 // ---- pooling
 
 Tensor pool(Op op, const Tensor& x, const PoolOptions& options, std::size_t axes, const char* name) {
-  check_defined(name, {&x});
+  check_operands(name, {&x});
   if (x.ndim() != axes + 2 && x.ndim() != axes + 1)
     throw ShapeError(
         fmt::format("[{}] input {} must have {} or {} axes", name, to_string(x.shape()), axes + 1, axes + 2));

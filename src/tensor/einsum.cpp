@@ -18,6 +18,7 @@
 #include <string>
 
 #include "hearth/error.h"
+#include "hearth/quantise.h"
 #include "tensor/composite.h"
 #include "tensor/variable.h"
 
@@ -320,7 +321,9 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   const auto rows = element_count(result_shape);
   result_shape.push_back(matrix[0]);
   // One matrix, so that one product is done however many axes x has.
-  Tensor result = matmul(reshape(x, {rows, matrix[1]}), transpose(weight, 0, 1));
+  const Tensor stacked = reshape(x, {rows, matrix[1]});
+  Tensor result = is_quantised(weight.dtype()) ? quantised_matmul(stacked, weight)
+                                               : matmul(stacked, transpose(weight, 0, 1));
   if (bias.defined()) result = result + bias;
   return reshape(result, result_shape);
 }

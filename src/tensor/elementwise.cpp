@@ -48,6 +48,7 @@ DType result_dtype(Op op, DType operand) {
 
 Tensor unary(Op op, const Tensor& x) {
   const NodeRef& node = node_of(x, op_name(op).data());
+  check_computable(op_name(op).data(), *node);
   const DType dtype = operand_dtype(op, node->dtype);
   if (op == Op::bitwise_not && dtype == DType::bool_) op = Op::logical_not;
   if (op_row(op).rule == DTypeRule::rounding && is_integral(dtype)) return x;
@@ -61,6 +62,7 @@ Tensor unary(Op op, const Tensor& x) {
 
 Tensor binary(Op op, const Tensor& a, const Tensor& b) {
   const NodeRef &left = node_of(a, op_name(op).data()), &right = node_of(b, op_name(op).data());
+  check_operands(op_name(op).data(), {&a, &b});
   const DType dtype = operand_dtype(op, common_dtype(*left, *right));
   Shape shape = left->shape == right->shape ? left->shape
                                             : broadcast_shapes(left->shape, right->shape, op_name(op).data());
@@ -82,6 +84,9 @@ Tensor binary(Op op, const Tensor& a, const Tensor& b) {
 
 Tensor cast(const Tensor& x, DType dtype) {
   const NodeRef& node = node_of(x, "cast");
+  check_computable("cast", *node);
+  if (is_quantised(dtype))
+    throw DTypeError(fmt::format("[cast] {} is a storage format; use quantise", dtype_name(dtype)));
   if (node->dtype == dtype && !node->weak) return x;
   if (node->op == Op::constant) {
     double real = node->number.real;
@@ -97,6 +102,7 @@ Tensor cast(const Tensor& x, DType dtype) {
 
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   const NodeRef &left = node_of(a, "where"), &right = node_of(b, "where");
+  check_operands("where", {&condition, &a, &b});
   const DType dtype = common_dtype(*left, *right);
   const Shape shape = broadcast_shapes(node_of(condition, "where")->shape,
                                        broadcast_shapes(left->shape, right->shape, "where"), "where");

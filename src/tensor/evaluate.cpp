@@ -94,7 +94,7 @@ Device device_of(const LinearGraph& graph) {
 
 void* first_element(const Node& leaf) {
   return static_cast<char*>(leaf.storage.buffer->data) +
-         leaf.storage.offset * static_cast<std::int64_t>(dtype_size(leaf.dtype));
+         storage_bytes(leaf.dtype, leaf.storage.offset);
 }
 
 Storage result_storage(const Plan& plan, std::size_t result,

@@ -3,6 +3,7 @@
 
 #include "hearth/error.h"
 #include "hearth/ops.h"
+#include "hearth/quantise.h"
 #include "tensor/variable.h"
 
 namespace hearth {
@@ -25,7 +26,7 @@ void check_along(const Tensor& x, std::size_t axis, const Tensor& indices, const
 
 Tensor scatter_with(Op op, const Tensor& x, std::int64_t axis, const Tensor& indices, const Tensor& source) {
   const char* name = op_name(op).data();
-  check_defined(name, {&x, &indices, &source});
+  check_operands(name, {&x, &indices, &source});
   if (promote(x.dtype(), source.dtype()) != x.dtype())
     throw DTypeError(fmt::format("[{}] a source of {} does not fit into {}", name, dtype_name(source.dtype()),
                                  dtype_name(x.dtype())));
@@ -42,7 +43,9 @@ Tensor scatter_with(Op op, const Tensor& x, std::int64_t axis, const Tensor& ind
 }  // namespace
 
 Tensor take(const Tensor& x, const Tensor& indices, std::int64_t axis) {
-  check_defined("take", {&x, &indices});
+  if (is_quantised(node_of(x, "take")->dtype) && normalize_axis(axis, x.ndim(), "take") == 0)
+    return quantised_take(x, indices);
+  check_operands("take", {&x, &indices});
   const auto along = normalize_axis(axis, x.ndim(), "take");
   const Tensor places = checked_indices(indices, "take");
   Shape shape(x.shape().begin(), x.shape().begin() + along);
@@ -53,7 +56,7 @@ Tensor take(const Tensor& x, const Tensor& indices, std::int64_t axis) {
 }
 
 Tensor gather(const Tensor& x, std::int64_t axis, const Tensor& indices) {
-  check_defined("gather", {&x, &indices});
+  check_operands("gather", {&x, &indices});
   const auto along = normalize_axis(axis, x.ndim(), "gather");
   const Tensor places = checked_indices(indices, "gather");
   check_along(x, along, places, "gather");

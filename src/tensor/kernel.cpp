@@ -37,7 +37,7 @@ void GpuKernel::launch_values(const LaunchSizes& sizes, std::initializer_list<Va
       throw ShapeError(fmt::format("[launch] argument {} of {} is not dense; make it contiguous() first",
                                    arguments.size(), name_));
     pointers.push_back(static_cast<char*>(node.storage.buffer->data) +
-                       node.storage.offset * static_cast<std::int64_t>(dtype_size(node.dtype)));
+                       storage_bytes(node.dtype, node.storage.offset));
     arguments.push_back({&pointers.back(), sizeof(void*)});
   }
   const auto array = [](const LaunchSizes::Extent& extent) {

@@ -67,19 +67,19 @@ Tensor sorted_indices(const Tensor& x, std::int64_t axis, bool descending, std::
 }  // namespace
 
 Tensor sum(const Tensor& x, const Axes& axes, bool keepdims) {
-  check_defined("sum", {&x});
+  check_operands("sum", {&x});
   return reduce(Op::sum, x, sum_dtype(x.dtype()), axes, keepdims);
 }
 Tensor prod(const Tensor& x, const Axes& axes, bool keepdims) {
-  check_defined("prod", {&x});
+  check_operands("prod", {&x});
   return reduce(Op::prod, x, sum_dtype(x.dtype()), axes, keepdims);
 }
 Tensor max(const Tensor& x, const Axes& axes, bool keepdims) {
-  check_defined("max", {&x});
+  check_operands("max", {&x});
   return reduce(Op::max, x, x.dtype(), axes, keepdims);
 }
 Tensor min(const Tensor& x, const Axes& axes, bool keepdims) {
-  check_defined("min", {&x});
+  check_operands("min", {&x});
   return reduce(Op::min, x, x.dtype(), axes, keepdims);
 }
 Tensor all(const Tensor& x, const Axes& axes, bool keepdims) {
@@ -90,7 +90,7 @@ Tensor any(const Tensor& x, const Axes& axes, bool keepdims) {
 }
 
 Tensor mean(const Tensor& x, const Axes& axes, bool keepdims) {
-  check_defined("mean", {&x});
+  check_operands("mean", {&x});
   const Tensor values = is_floating(x.dtype()) ? x : as(x, DType::f32);
   std::int64_t count = 1;
   for (auto axis : normalize_axes(axes, x.ndim(), "mean")) count *= x.size(axis);

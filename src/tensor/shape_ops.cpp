@@ -105,7 +105,7 @@ Tensor unsqueeze(const Tensor& x, std::int64_t axis) {
 Tensor broadcast_to(const Tensor& x, const Shape& shape) {
   const NodeRef& node = node_of(x, "broadcast_to");
   if (node->shape == shape) return x;
-  check_shape(shape, dtype_size(node->dtype), "broadcast_to");
+  check_shape(shape, node->dtype, "broadcast_to");
   if (node->shape.size() > shape.size() || !(broadcast_shapes(node->shape, shape, "broadcast_to") == shape))
     throw ShapeError(
         fmt::format("[broadcast_to] {} does not broadcast to {}", to_string(node->shape), to_string(shape)));
@@ -209,13 +209,13 @@ Tensor repeat_interleave(const Tensor& x, std::int64_t repeats, std::int64_t axi
   expanded.insert(along + 1, repeats);
   if (__builtin_mul_overflow(result[along], repeats, &result[along]))
     throw ShapeError("[repeat_interleave] the result is too large");
-  check_shape(result, dtype_size(x.dtype()), "repeat_interleave");
+  check_shape(result, x.dtype(), "repeat_interleave");
   return reshape(broadcast_to(unsqueeze(x, static_cast<std::int64_t>(along) + 1), expanded), result);
 }
 
 Tensor concat(const std::vector<Tensor>& tensors, std::int64_t axis) {
   if (tensors.empty()) throw ValueError("[concat] needs at least one tensor");
-  for (const auto& tensor : tensors) check_defined("concat", {&tensor});
+  for (const auto& tensor : tensors) check_operands("concat", {&tensor});
   const auto along = normalize_axis(axis, tensors[0].ndim(), "concat");
   DType dtype = tensors[0].dtype();
   Shape shape = tensors[0].shape();

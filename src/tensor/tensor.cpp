@@ -41,10 +41,14 @@ const void* host_elements(const Tensor& tensor, Tensor& keep, std::vector<std::b
     node = &node_of(keep);
   }
   Backend& owner = backend((*node)->device);
-  const auto offset = static_cast<std::size_t>((*node)->storage.offset) * dtype_size((*node)->dtype);
+  const auto offset =
+      static_cast<std::size_t>(storage_bytes((*node)->dtype, (*node)->storage.offset));
   if (owner.host_accessible()) return static_cast<const char*>((*node)->storage.buffer->data) + offset;
   staging.resize(tensor.nbytes());
-  owner.copy_to_host(staging.data(), *(*node)->storage.buffer, offset, staging.size());
+  if (is_quantised((*node)->dtype))
+    owner.load_blocks(staging.data(), *(*node)->storage.buffer, (*node)->dtype, staging.size());
+  else
+    owner.copy_to_host(staging.data(), *(*node)->storage.buffer, offset, staging.size());
   return staging.data();
 }
 
@@ -97,7 +101,7 @@ const void* Tensor::raw_data() const {
   }
   const NodeRef& now = node_of(*this);
   return static_cast<const char*>(now->storage.buffer->data) +
-         now->storage.offset * static_cast<std::int64_t>(dtype_size(now->dtype));
+         storage_bytes(now->dtype, now->storage.offset);
 }
 
 void Tensor::check_dtype(DType expected) const {
@@ -107,7 +111,7 @@ void Tensor::check_dtype(DType expected) const {
 }
 
 double Tensor::item_double() const {
-  check_defined("item", {this});
+  check_operands("item", {this});
   if (numel() != 1)
     throw ShapeError(fmt::format("[item] needs exactly one element, got {}", hearth::to_string(shape())));
   const NodeRef& node = node_of(*this);
@@ -117,7 +121,7 @@ double Tensor::item_double() const {
 }
 
 std::int64_t Tensor::item_int() const {
-  check_defined("item", {this});
+  check_operands("item", {this});
   if (numel() != 1)
     throw ShapeError(fmt::format("[item] needs exactly one element, got {}", hearth::to_string(shape())));
   const NodeRef& node = node_of(*this);
@@ -158,6 +162,7 @@ std::string Tensor::to_string() const {
   if (!defined()) return "Tensor(undefined)";
   std::string text = fmt::format("Tensor{} {}", hearth::to_string(shape()), dtype_name(dtype()));
   if (!is_evaluated()) return text + " (not evaluated)";
+  if (is_quantised(dtype())) return text;
   text += "\n";
   std::int64_t position = 0;
   print_values(text, to_vector<double>(), shape(), 0, position, is_floating(dtype()));
@@ -238,10 +243,7 @@ Tensor Tensor::to(DType dtype) const { return cast(*this, dtype); }
 
 Tensor Tensor::to(Device target) const {
   if (device() == target) return *this;
-  const auto bytes = to_bytes();
-  Storage storage{backend(target).allocate(bytes.size()), 0, contiguous_strides(shape())};
-  backend(target).copy_from_host(*storage.buffer, 0, bytes.data(), bytes.size());
-  return make_value(shape(), dtype(), std::move(storage), target);
+  return from_host(to_bytes(), shape(), dtype(), target);
 }
 
 Tensor Tensor::contiguous() const { return hearth::contiguous(*this); }
@@ -294,7 +296,7 @@ Tensor Tensor::scalar_double(double value) {
 
 namespace {
 Tensor filled(const Shape& shape, double value, DType dtype, const char* operation) {
-  check_shape(shape, dtype_size(dtype), operation);
+  check_shape(shape, dtype, operation);
   return broadcast_to(cast(make_constant(value, DType::f64), dtype), shape);
 }
 }  // namespace
@@ -334,15 +336,12 @@ Tensor eye(std::int64_t rows, std::int64_t columns, DType dtype) {
 }
 
 Tensor from_bytes(std::span<const std::byte> bytes, const Shape& shape, DType dtype) {
-  check_shape(shape, dtype_size(dtype), "from_bytes");
-  const auto needed = static_cast<std::size_t>(element_count(shape)) * dtype_size(dtype);
+  check_shape(shape, dtype, "from_bytes");
+  const auto needed = static_cast<std::size_t>(storage_bytes(dtype, element_count(shape)));
   if (bytes.size() != needed)
     throw ShapeError(fmt::format("[from_bytes] {} {} needs {} bytes, got {}", dtype_name(dtype),
                                  to_string(shape), needed, bytes.size()));
-  Backend& owner = backend(default_device());
-  Storage storage{owner.allocate(bytes.size()), 0, contiguous_strides(shape)};
-  owner.copy_from_host(*storage.buffer, 0, bytes.data(), bytes.size());
-  return make_value(shape, dtype, std::move(storage), default_device());
+  return from_host(bytes, shape, dtype, default_device());
 }
 
 template <typename T>
@@ -375,10 +374,10 @@ struct BorrowedBuffer final : Buffer {
 }  // namespace
 
 Tensor from_memory(const void* data, const Shape& shape, DType dtype, std::shared_ptr<const void> owner) {
-  check_shape(shape, dtype_size(dtype), "from_memory");
+  check_shape(shape, dtype, "from_memory");
   auto buffer = std::make_shared<BorrowedBuffer>();
   buffer->data = const_cast<void*>(data);
-  buffer->bytes = static_cast<std::size_t>(element_count(shape)) * dtype_size(dtype);
+  buffer->bytes = static_cast<std::size_t>(storage_bytes(dtype, element_count(shape)));
   buffer->owner = std::move(owner);
   buffer->writable = false;
   const Tensor result = make_value(shape, dtype, {std::move(buffer), 0, contiguous_strides(shape)}, Device{});

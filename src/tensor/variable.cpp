@@ -25,8 +25,14 @@ const NodeRef& node_of(const Tensor& tensor, const char* operation) {
   return tensor.variable()->node;
 }
 
-void check_defined(const char* operation, std::initializer_list<const Tensor*> tensors) {
-  for (const Tensor* tensor : tensors) node_of(*tensor, operation);
+void check_computable(const char* operation, const Node& node) {
+  if (is_quantised(node.dtype))
+    throw DTypeError(
+        fmt::format("[{}] {} is a storage format; dequantise first", operation, dtype_name(node.dtype)));
+}
+
+void check_operands(const char* operation, std::initializer_list<const Tensor*> tensors) {
+  for (const Tensor* tensor : tensors) check_computable(operation, *node_of(*tensor, operation));
 }
 
 Tensor wrap(NodeRef node) {
@@ -37,7 +43,10 @@ Tensor wrap(NodeRef node) {
 }
 
 Tensor make_op(Op op, DType dtype, Shape shape, std::vector<NodeRef> inputs, Attributes attributes) {
-  check_shape(shape, dtype_size(dtype), op_name(op).data());
+  const bool takes_blocks = op == Op::reshape || op == Op::copy || op_kind(op) == OpKind::quantised;
+  for (const auto& input : inputs)
+    if (!takes_blocks) check_computable(op_name(op).data(), *input);
+  check_shape(shape, dtype, op_name(op).data());
   NodeRef node(new Node);
   node->op = op;
   node->dtype = dtype;
@@ -69,6 +78,16 @@ Tensor make_value(const Shape& shape, DType dtype, Storage storage, Device devic
   node->storage = std::move(storage);
   node->evaluated.store(true, std::memory_order_release);
   return wrap(std::move(node));
+}
+
+Tensor from_host(std::span<const std::byte> bytes, const Shape& shape, DType dtype, Device device) {
+  Backend& owner = backend(device);
+  Storage storage{owner.allocate(bytes.size()), 0, contiguous_strides(shape)};
+  if (is_quantised(dtype))
+    owner.store_blocks(*storage.buffer, dtype, bytes.data(), bytes.size());
+  else
+    owner.copy_from_host(*storage.buffer, 0, bytes.data(), bytes.size());
+  return make_value(shape, dtype, std::move(storage), device);
 }
 
 Tensor make_constant(double real, std::int64_t integer, DType dtype, bool weak) {

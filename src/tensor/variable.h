@@ -3,6 +3,7 @@
 
 #include <initializer_list>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "graph/node.h"
@@ -26,8 +27,10 @@ struct Variable {
 // The node a tensor names now. Throws ValueError naming `operation` if the tensor is undefined.
 const NodeRef& node_of(const Tensor& tensor, const char* operation = "tensor");
 
-// Throws ValueError naming `operation` unless all are defined.
-void check_defined(const char* operation, std::initializer_list<const Tensor*> tensors);
+// Throws DTypeError naming `operation` if the node's elements are in a block format.
+void check_computable(const char* operation, const Node& node);
+// The same for all of them; ValueError if one is undefined.
+void check_operands(const char* operation, std::initializer_list<const Tensor*> tensors);
 
 // A new variable for a node.
 Tensor wrap(NodeRef node);
@@ -42,6 +45,9 @@ Tensor make_op(Op op, DType dtype, const Shape& shape, const Attributes& attribu
 
 // A leaf with storage.
 Tensor make_value(const Shape& shape, DType dtype, Storage storage, Device device);
+
+// A leaf on `device` with a copy of the host's bytes; those of a block format as in files.
+Tensor from_host(std::span<const std::byte> bytes, const Shape& shape, DType dtype, Device device);
 
 // A number of the given dtype, shape ().
 Tensor make_constant(double real, std::int64_t integer, DType dtype, bool weak = false);

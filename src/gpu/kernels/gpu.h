@@ -185,6 +185,24 @@ DEVICE f32 fast_exp2(f32 x) {  // two units in the last place; results below the
 #endif
 }
 
+// The sum of four products of signed bytes, and c.
+DEVICE i32 dot4(i32 a, i32 b, i32 c) {
+#if defined(HEARTH_NVIDIA)
+  return __dp4a(a, b, c);
+#elif defined(__GFX11__) || defined(__GFX12__)
+  return __builtin_amdgcn_sudot4(true, a, true, b, c, false);
+#elif defined(__gfx906__) || defined(__gfx908__) || defined(__gfx90a__) || defined(__gfx942__) ||   \
+    defined(__gfx950__) || defined(__gfx1011__) || defined(__gfx1012__) || defined(__gfx1030__) ||  \
+    defined(__gfx1031__) || defined(__gfx1032__) || defined(__gfx1033__) || defined(__gfx1034__) || \
+    defined(__gfx1035__) || defined(__gfx1036__)
+  return __builtin_amdgcn_sdot4(a, b, c, false);
+#else
+#pragma unroll
+  for (int i = 0; i < 32; i += 8) c += (i32)(i8)(a >> i) * (i32)(i8)(b >> i);
+  return c;
+#endif
+}
+
 // ---- cooperation ----
 
 // A store to memory of the host, where several threads may store at a time: one of them wins.

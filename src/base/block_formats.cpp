@@ -1,0 +1,295 @@
+// Encoders of the block formats.
+#include "base/block_formats.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "hearth/error.h"
+
+namespace hearth::blocks {
+namespace {
+
+std::uint16_t half_bits(float value) {
+  const float16 half(value);
+  if (!std::isfinite(static_cast<float>(half)))
+    throw ValueError("[quantise] a scale is beyond what f16 holds");
+  return half.bits;
+}
+float half_value(std::uint16_t bits) {
+  float16 half;
+  half.bits = bits;
+  return half;
+}
+
+float inverse(float value) { return value != 0 ? 1.0f / value : 0.0f; }
+int nearest(float value, int low, int high) {
+  return std::clamp(static_cast<int>(std::lrint(std::clamp(value, -1e6f, 1e6f))), low, high);
+}
+
+// ---- 32 elements with one scale
+
+// The element of largest magnitude, with its sign.
+float largest(const float* x, int count) {
+  float result = 0;
+  for (int i = 0; i < count; ++i)
+    if (std::abs(x[i]) > std::abs(result)) result = x[i];
+  return result;
+}
+
+// Around zero: the largest element becomes the lowest number, -half.
+std::uint16_t encode_symmetric(const float* x, int half, int* q) {
+  const float d = largest(x, 32) / static_cast<float>(-half), by = inverse(d);
+  for (int i = 0; i < 32; ++i)
+    q[i] = std::min(2 * half - 1, static_cast<int>(x[i] * by + static_cast<float>(half) + 0.5f));
+  return half_bits(d);
+}
+
+// From the smallest element to the largest.
+void encode_range(const float* x, int most, std::uint16_t& d, std::uint16_t& m, int* q) {
+  const auto [low, high] = std::minmax_element(x, x + 32);
+  const float step = (*high - *low) / static_cast<float>(most), by = inverse(step);
+  d = half_bits(step);
+  m = half_bits(*low);
+  for (int i = 0; i < 32; ++i) q[i] = std::min(most, static_cast<int>((x[i] - *low) * by + 0.5f));
+}
+
+void pack_halves(const int* q, std::uint8_t* out) {
+  for (int i = 0; i < 16; ++i) out[i] = static_cast<std::uint8_t>((q[i] & 15) | (q[i + 16] & 15) << 4);
+}
+void pack_fifth_bits(const int* q, std::uint8_t* out) {
+  for (int i = 0; i < 4; ++i) out[i] = 0;
+  for (int i = 0; i < 32; ++i) out[i / 8] |= static_cast<std::uint8_t>((q[i] >> 4) << i % 8);
+}
+
+void encode_block(const float* x, Q4_0& block) {
+  int q[32];
+  block.d = encode_symmetric(x, 8, q);
+  pack_halves(q, block.q);
+}
+void encode_block(const float* x, Q4_1& block) {
+  int q[32];
+  encode_range(x, 15, block.d, block.m, q);
+  pack_halves(q, block.q);
+}
+void encode_block(const float* x, Q5_0& block) {
+  int q[32];
+  block.d = encode_symmetric(x, 16, q);
+  pack_halves(q, block.q);
+  pack_fifth_bits(q, block.high);
+}
+void encode_block(const float* x, Q5_1& block) {
+  int q[32];
+  encode_range(x, 31, block.d, block.m, q);
+  pack_halves(q, block.q);
+  pack_fifth_bits(q, block.high);
+}
+void encode_block(const float* x, Q8_0& block) {
+  const float d = std::abs(largest(x, 32)) / 127.0f, by = inverse(d);
+  block.d = half_bits(d);
+  for (int i = 0; i < 32; ++i) block.q[i] = static_cast<std::int8_t>(std::round(x[i] * by));
+}
+
+// ---- 256 elements in sub-blocks
+
+constexpr int steps_tried = 8;  // on each side of the plain scale
+
+// scale * q - offset, q in [0, most], both not negative: the pair with the least squared error among those
+// that fit the roundings of scales near the plain one.
+struct Range {
+  float scale = 0, offset = 0;
+};
+Range fit_range(const float* x, int count, int most) {
+  const float low = std::min(0.0f, *std::min_element(x, x + count));
+  const float high = *std::max_element(x, x + count);
+  if (!(high > low)) return {0, -low};
+  Range best;
+  double least = -1;
+  for (int step = -steps_tried; step <= steps_tried; ++step) {
+    const float by = (static_cast<float>(most) + 0.1f * static_cast<float>(step)) / (high - low);
+    double n = 0, sum_q = 0, sum_qq = 0, sum_x = 0, sum_qx = 0;
+    int q[32];
+    for (int i = 0; i < count; ++i) {
+      q[i] = nearest((x[i] - low) * by, 0, most);
+      n += 1, sum_q += q[i], sum_qq += static_cast<double>(q[i]) * q[i], sum_x += x[i];
+      sum_qx += static_cast<double>(q[i]) * x[i];
+    }
+    const double determinant = n * sum_qq - sum_q * sum_q;
+    double scale = 0, offset = -1;
+    if (determinant > 0) {
+      scale = (n * sum_qx - sum_q * sum_x) / determinant;
+      offset = (sum_q * scale - sum_x) / n;
+    }
+    if (offset < 0) offset = 0, scale = sum_qx / sum_qq;
+    double error = 0;
+    for (int i = 0; i < count; ++i) error += std::pow(scale * q[i] - offset - x[i], 2);
+    if (scale > 0 && (least < 0 || error < least))
+      least = error, best = {static_cast<float>(scale), static_cast<float>(offset)};
+  }
+  return best;
+}
+
+// scale * q, q in [-half, half - 1].
+float fit_symmetric(const float* x, int count, int half) {
+  const float most = largest(x, count);
+  if (most == 0) return 0;
+  float best = 0;
+  double gained = 0;
+  for (int step = -steps_tried; step <= steps_tried; ++step) {
+    const float by = -(static_cast<float>(half) + 0.1f * static_cast<float>(step)) / most;
+    double sum_qq = 0, sum_qx = 0;
+    for (int i = 0; i < count; ++i) {
+      const int q = nearest(x[i] * by, -half, half - 1);
+      sum_qq += static_cast<double>(q) * q, sum_qx += static_cast<double>(q) * x[i];
+    }
+    if (sum_qq > 0 && sum_qx * sum_qx / sum_qq > gained)
+      gained = sum_qx * sum_qx / sum_qq, best = static_cast<float>(sum_qx / sum_qq);
+  }
+  return best;
+}
+
+// A block of SUBS sub-blocks with scales and offsets up to `most_scale`, elements up to `most`.
+template <int SUBS>
+struct RangeBlock {
+  static constexpr int size = 256 / SUBS;
+  int q[256], scale[SUBS], offset[SUBS];
+  std::uint16_t d, dmin;
+
+  RangeBlock(const float* x, int most, int most_scale) {
+    Range ranges[SUBS];
+    float scales = 0, offsets = 0;
+    for (int s = 0; s < SUBS; ++s) {
+      ranges[s] = fit_range(x + s * size, size, most);
+      scales = std::max(scales, ranges[s].scale);
+      offsets = std::max(offsets, ranges[s].offset);
+    }
+    d = half_bits(scales / static_cast<float>(most_scale));
+    dmin = half_bits(offsets / static_cast<float>(most_scale));
+    for (int s = 0; s < SUBS; ++s) {
+      scale[s] = nearest(ranges[s].scale * inverse(half_value(d)), 0, most_scale);
+      offset[s] = nearest(ranges[s].offset * inverse(half_value(dmin)), 0, most_scale);
+      const float by = inverse(half_value(d) * static_cast<float>(scale[s]));
+      const float shift = half_value(dmin) * static_cast<float>(offset[s]);
+      for (int i = s * size; i < (s + 1) * size; ++i) q[i] = nearest((x[i] + shift) * by, 0, most);
+    }
+  }
+};
+
+// ... of 16 sub-blocks with scales in [-most_scale, most_scale - 1], elements in [-half, half - 1], stored +
+// half.
+struct SymmetricBlock {
+  int q[256], scale[16];
+  std::uint16_t d;
+
+  SymmetricBlock(const float* x, int half, int most_scale) {
+    float scales[16];
+    for (int s = 0; s < 16; ++s) scales[s] = fit_symmetric(x + s * 16, 16, half);
+    d = half_bits(largest(scales, 16) / static_cast<float>(-most_scale));
+    for (int s = 0; s < 16; ++s) {
+      scale[s] = nearest(scales[s] * inverse(half_value(d)), -most_scale, most_scale - 1);
+      const float by = inverse(half_value(d) * static_cast<float>(scale[s]));
+      for (int i = s * 16; i < s * 16 + 16; ++i) q[i] = nearest(x[i] * by, -half, half - 1) + half;
+    }
+  }
+};
+
+void pack_quarters(const int* q, std::uint8_t* out) {  // two bits of each
+  for (int i = 0; i < 64; ++i) {
+    const int first = i / 32 * 128 + i % 32;
+    out[i] = 0;
+    for (int s = 0; s < 4; ++s) out[i] |= static_cast<std::uint8_t>((q[first + 32 * s] & 3) << 2 * s);
+  }
+}
+void pack_bits(const int* q, int bit, std::uint8_t* out) {  // one bit of each
+  for (int l = 0; l < 32; ++l) {
+    out[l] = 0;
+    for (int j = 0; j < 8; ++j) out[l] |= static_cast<std::uint8_t>((q[32 * j + l] >> bit & 1) << j);
+  }
+}
+void pack_pairs(const int* q, std::uint8_t* out) {  // four bits of each
+  for (int i = 0; i < 128; ++i) {
+    const int first = i / 32 * 64 + i % 32;
+    out[i] = static_cast<std::uint8_t>((q[first] & 15) | (q[first + 32] & 15) << 4);
+  }
+}
+void pack_scales(const int* scale, const int* offset, std::uint8_t* out) {  // eight pairs of 6 bits
+  for (int i = 0; i < 4; ++i) {
+    out[i] = static_cast<std::uint8_t>(scale[i] | scale[i + 4] >> 4 << 6);
+    out[i + 4] = static_cast<std::uint8_t>(offset[i] | offset[i + 4] >> 4 << 6);
+    out[i + 8] = static_cast<std::uint8_t>((scale[i + 4] & 15) | (offset[i + 4] & 15) << 4);
+  }
+}
+
+void encode_block(const float* x, Q2_K& block) {
+  const RangeBlock<16> fitted(x, 3, 15);
+  block.d = fitted.d;
+  block.dmin = fitted.dmin;
+  for (int s = 0; s < 16; ++s)
+    block.scale[s] = static_cast<std::uint8_t>(fitted.scale[s] | fitted.offset[s] << 4);
+  pack_quarters(fitted.q, block.q);
+}
+void encode_block(const float* x, Q3_K& block) {
+  const SymmetricBlock fitted(x, 4, 32);
+  block.d = fitted.d;
+  std::fill(std::begin(block.scale), std::end(block.scale), std::uint8_t{0});
+  for (int s = 0; s < 16; ++s) {
+    const int scale = fitted.scale[s] + 32;
+    block.scale[s % 8] |= static_cast<std::uint8_t>((scale & 15) << 4 * (s / 8));
+    block.scale[8 + s % 4] |= static_cast<std::uint8_t>((scale >> 4) << 2 * (s / 4));
+  }
+  pack_quarters(fitted.q, block.q);
+  pack_bits(fitted.q, 2, block.high);
+}
+void encode_block(const float* x, Q4_K& block) {
+  const RangeBlock<8> fitted(x, 15, 63);
+  block.d = fitted.d;
+  block.dmin = fitted.dmin;
+  pack_scales(fitted.scale, fitted.offset, block.scale);
+  pack_pairs(fitted.q, block.q);
+}
+void encode_block(const float* x, Q5_K& block) {
+  const RangeBlock<8> fitted(x, 31, 63);
+  block.d = fitted.d;
+  block.dmin = fitted.dmin;
+  pack_scales(fitted.scale, fitted.offset, block.scale);
+  pack_pairs(fitted.q, block.q);
+  pack_bits(fitted.q, 4, block.high);
+}
+void encode_block(const float* x, Q6_K& block) {
+  const SymmetricBlock fitted(x, 32, 128);
+  block.d = fitted.d;
+  for (int s = 0; s < 16; ++s) block.scale[s] = static_cast<std::int8_t>(fitted.scale[s]);
+  for (int n = 0; n < 2; ++n)
+    for (int l = 0; l < 32; ++l) {
+      const int* q = fitted.q + 128 * n + l;
+      block.low[64 * n + l] = static_cast<std::uint8_t>((q[0] & 15) | (q[64] & 15) << 4);
+      block.low[64 * n + 32 + l] = static_cast<std::uint8_t>((q[32] & 15) | (q[96] & 15) << 4);
+      block.high[32 * n + l] =
+          static_cast<std::uint8_t>(q[0] >> 4 | q[32] >> 4 << 2 | q[64] >> 4 << 4 | q[96] >> 4 << 6);
+    }
+}
+
+template <typename Block>
+void encode_all(const float* values, Block* blocks, std::int64_t elements, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    for (std::int64_t k = 0; k < elements; ++k)
+      if (!std::isfinite(values[i * elements + k])) throw ValueError("[quantise] a value is NaN or infinite");
+    encode_block(values + i * elements, blocks[i]);
+  }
+}
+
+}  // namespace
+
+void encode(DType format, const float* values, void* blocks, std::int64_t count) {
+  switch (format) {
+#define HEARTH_ENCODE(dtype, Block)                                                 \
+  case DType::dtype:                                                                \
+    encode_all(values, static_cast<Block*>(blocks), block_elements(format), count); \
+    break;
+    HEARTH_BLOCK_FORMATS(HEARTH_ENCODE)
+#undef HEARTH_ENCODE
+    default:
+      throw DTypeError("[quantise] " + std::string(dtype_name(format)) + " is not a block format");
+  }
+}
+
+}  // namespace hearth::blocks

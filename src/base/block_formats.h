@@ -1,0 +1,89 @@
+// The block formats of quantised weights, byte by byte as in GGUF files, and their encoders.
+//
+// Scales written `d`, `dmin` are f16. A q2_k to q6_k block has sub-blocks of 16 or 32 elements with small
+// integer scales of their own:
+//
+//   q4_0   d * (q - 8)                     q2_k  16: (d * scale) * q - dmin * offset, all of 4 bits
+//   q4_1   d * q + m                       q3_k  16: d * (scale - 32) * (q - 4), scale of 6 bits
+//   q5_0   d * (q - 16)                    q4_k  32: (d * scale) * q - dmin * offset, both of 6 bits
+//   q5_1   d * q + m                       q5_k  32: the same
+//   q8_0   d * q, q signed                 q6_k  16: d * scale * (q - 32), scale signed
+//
+// Except for the last step, every product above is exact in f32, so that all devices get the same numbers.
+#pragma once
+
+#include <cstdint>
+
+#include "hearth/dtype.h"
+
+namespace hearth::blocks {
+
+struct Q4_0 {  // byte i: element i in its low half, element i + 16 in its high half
+  std::uint16_t d;
+  std::uint8_t q[16];
+};
+struct Q4_1 {
+  std::uint16_t d, m;
+  std::uint8_t q[16];
+};
+struct Q5_0 {  // bit i of `high`, little endian: the fifth bit of element i
+  std::uint16_t d;
+  std::uint8_t high[4];
+  std::uint8_t q[16];
+};
+struct Q5_1 {
+  std::uint16_t d, m;
+  std::uint8_t high[4];
+  std::uint8_t q[16];
+};
+struct Q8_0 {
+  std::uint16_t d;
+  std::int8_t q[32];
+};
+struct Q2_K {              // element 128 n + 32 s + l: bits 2 s of q[32 n + l]
+  std::uint8_t scale[16];  // low half: scale, high half: offset
+  std::uint8_t q[64];
+  std::uint16_t d, dmin;
+};
+struct Q3_K {  // low bits as in Q2_K; the third bit of element 32 j + l: bit j of high[l]
+  std::uint8_t high[32];
+  std::uint8_t q[64];
+  std::uint8_t
+      scale[12];  // scale i: low 4 bits in byte i % 8, half i / 8; high 2 bits: byte 8 + i % 4, 2 (i / 4)
+  std::uint16_t d;
+};
+struct Q4_K {  // element 64 c + l: low half of q[32 c + l], element 64 c + 32 + l: its high half
+  std::uint16_t d, dmin;
+  std::uint8_t scale[12];  // of sub-block i < 4: scale in byte i, offset in byte i + 4, 6 bits each; else low
+                           // 4 bits of both in byte i + 4, high 2 bits on top of bytes i - 4 and i
+  std::uint8_t q[128];
+};
+struct Q5_K {  // as Q4_K; the fifth bit of element 32 j + l: bit j of high[l]
+  std::uint16_t d, dmin;
+  std::uint8_t scale[12];
+  std::uint8_t high[32];
+  std::uint8_t q[128];
+};
+struct Q6_K {  // element 128 n + 32 c + l: half c / 2 of low[64 n + 32 (c % 2) + l], bits 2 c of high[32 n +
+               // l]
+  std::uint8_t low[128];
+  std::uint8_t high[64];
+  std::int8_t scale[16];
+  std::uint16_t d;
+};
+
+// Whose block it is, in the order of DType.
+#define HEARTH_BLOCK_FORMATS(FORMAT)                                                             \
+  FORMAT(q4_0, Q4_0)                                                                             \
+  FORMAT(q4_1, Q4_1) FORMAT(q5_0, Q5_0) FORMAT(q5_1, Q5_1) FORMAT(q8_0, Q8_0) FORMAT(q2_k, Q2_K) \
+      FORMAT(q3_k, Q3_K) FORMAT(q4_k, Q4_K) FORMAT(q5_k, Q5_K) FORMAT(q6_k, Q6_K)
+
+#define HEARTH_CHECK_SIZE(dtype, Block) static_assert(sizeof(Block) == block_bytes(DType::dtype));
+HEARTH_BLOCK_FORMATS(HEARTH_CHECK_SIZE)
+#undef HEARTH_CHECK_SIZE
+
+// Encodes `count` blocks, on the calling thread. Throws ValueError if a value is not finite or a scale is
+// beyond f16.
+void encode(DType format, const float* values, void* blocks, std::int64_t count);
+
+}  // namespace hearth::blocks

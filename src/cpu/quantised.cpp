@@ -1,0 +1,212 @@
+// Quantised weights: as numbers, rows of them, products with them.
+#include <cblas.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <memory>
+
+#include "base/thread_pool.h"
+#include "cpu/blas.h"
+#include "cpu/dense.h"
+#include "cpu/elementwise_kernels.h"
+#include "cpu/kernels.h"
+#include "cpu/quantised_kernels.h"
+#include "cpu/scratch.h"
+#include "cpu/strided_copy.h"
+#include "hearth/error.h"
+
+namespace hearth::cpu {
+namespace {
+
+std::size_t format_index(DType dtype) { return static_cast<std::size_t>(dtype) - dtype_count; }
+
+const char* row_at(const void* weights, DType format, std::int64_t element) {
+  return static_cast<const char*>(weights) + storage_bytes(format, element);
+}
+
+// Numbers of a floating dtype from f32.
+class FloatStore {
+ public:
+  explicit FloatStore(DType dtype)
+      : dtype_(dtype), convert_(elementwise_kernels().store[static_cast<int>(dtype)]) {}
+  bool plain() const { return dtype_ == DType::f32; }
+  void operator()(const float* from, void* to, std::int64_t at, std::int64_t count) const {
+    char* target = static_cast<char*>(to) + at * static_cast<std::int64_t>(dtype_size(dtype_));
+    if (dtype_ == DType::f64)
+      std::copy(from, from + count, reinterpret_cast<double*>(target));
+    else
+      convert_(target, from, nullptr, nullptr, count);
+  }
+
+ private:
+  DType dtype_;
+  TileFunction convert_;
+};
+
+// `count` elements from `element` on, whole blocks, written at number `at` of the output.
+class Dequantiser {
+ public:
+  Dequantiser(DType format, DType to)
+      : format_(format), dequantise_(quantised_kernels().dequantise[format_index(format)]), store_(to) {}
+  void operator()(const void* weights, std::int64_t element, std::int64_t count, void* out,
+                  std::int64_t at) const {
+    if (store_.plain())
+      return dequantise_(row_at(weights, format_, element), static_cast<float*>(out) + at, count);
+    constexpr std::int64_t tile = 1024;
+    alignas(64) float numbers[tile];
+    for (std::int64_t done = 0; done < count; done += tile) {
+      const std::int64_t n = std::min(tile, count - done);
+      dequantise_(row_at(weights, format_, element + done), numbers, n);
+      store_(numbers, out, at + done, n);
+    }
+  }
+
+ private:
+  DType format_;
+  void (*dequantise_)(const void*, float*, std::int64_t);
+  FloatStore store_;
+};
+
+std::unique_ptr<Kernel> make_copy(const Step& step) {
+  const auto bytes =
+      static_cast<std::size_t>(storage_bytes(step.outputs[0].dtype, element_count(step.outputs[0].shape)));
+  return kernel([=](const KernelArguments& arguments) {
+    if (bytes > 0) std::memcpy(arguments.outputs[0], arguments.inputs[0], bytes);
+  });
+}
+
+std::unique_ptr<Kernel> make_dequantise(const Step& step) {
+  const DType format = step.inputs[0].dtype;
+  const Dequantiser dequantise(format, step.outputs[0].dtype);
+  const std::int64_t block = block_elements(format), count = element_count(step.outputs[0].shape) / block;
+  return kernel([=](const KernelArguments& arguments) {
+    parallel_for(count, copy_grain / block, [&](std::int64_t begin, std::int64_t end) {
+      dequantise(arguments.inputs[0], begin * block, (end - begin) * block, arguments.outputs[0],
+                 begin * block);
+    });
+  });
+}
+
+std::unique_ptr<Kernel> make_take(const Step& step) {
+  const Layout &weight = step.inputs[0], &indices = step.inputs[1];
+  const Dequantiser dequantise(weight.dtype, step.outputs[0].dtype);
+  const StridedLoop loop = collapse(indices.shape, {indices.strides, contiguous_strides(indices.shape)});
+  const std::int64_t rows = weight.shape[0], length = weight.shape[1];
+  return kernel([=](const KernelArguments& arguments) {
+    const auto* index = static_cast<const std::int64_t*>(arguments.inputs[1]);
+    const auto take = [&](std::int64_t from, std::int64_t to) {
+      const std::int64_t row = from < 0 ? from + rows : from;
+      if (row < 0 || row >= rows)
+        throw IndexError(fmt::format("[quantised_take] index {} is out of range for size {}", from, rows));
+      dequantise(arguments.inputs[0], row * length, length, arguments.outputs[0], to * length);
+    };
+    const std::int64_t grain = std::max<std::int64_t>(1, copy_grain / std::max<std::int64_t>(1, length));
+    parallel_for(loop.count(), grain, [&](std::int64_t begin, std::int64_t end) {
+      for_each_run(loop, begin, end, [&](const std::int64_t* offsets, std::int64_t run) {
+        for (std::int64_t i = 0; i < run; ++i)
+          take(index[offsets[0] + i * loop.inner_stride(0)], offsets[1] + i);
+      });
+    });
+  });
+}
+
+// x (rows, depth) @ transposed(w (columns, depth)).
+class ProductKernel final : public Kernel {
+ public:
+  explicit ProductKernel(const Step& step)
+      : x_(step.inputs[0]),
+        output_(step.outputs[0]),
+        format_(step.inputs[1].dtype),
+        rows_(x_.shape[0]),
+        columns_(step.inputs[1].shape[0]),
+        depth_(x_.shape[1]),
+        kernels_(quantised_kernels()) {
+    keep_blas_on_one_thread();
+    if (std::max({rows_, columns_, depth_}) > std::numeric_limits<int>::max())
+      throw BlasError(fmt::format("[quantised_matmul] {} x {} x {} is too large for the BLAS library", rows_,
+                                  columns_, depth_));
+  }
+
+  void run(const KernelArguments& arguments) const override {
+    const DenseInput x(x_, arguments.inputs[0], DType::f32);
+    const DenseOutput out(output_, arguments.outputs[0], DType::f32);
+    const auto* from = static_cast<const float*>(x.data());
+    auto* to = static_cast<float*>(out.data());
+    constexpr std::int64_t few = 8;  // rows: up to here the weights' bytes cost more than the arithmetic
+    if (depth_ == 0)
+      std::fill(to, to + rows_ * columns_, 0.0f);
+    else if (rows_ <= few)
+      multiply_rounded(from, arguments.inputs[1], to);
+    else
+      multiply_panels(from, arguments.inputs[1], to);
+    out.store();
+  }
+
+ private:
+  // Each row of weights meets all rows of x while it is in the cache.
+  void multiply_rounded(const float* x, const void* weights, float* out) const {
+    const std::int64_t blocks = depth_ / 32;
+    const Scratch memory(rows_ * blocks * static_cast<std::int64_t>(sizeof(ActivationBlock) / sizeof(float)));
+    auto* rounded = reinterpret_cast<ActivationBlock*>(memory.data());
+    parallel_for(rows_ * blocks, 512, [&](std::int64_t begin, std::int64_t end) {
+      kernels_.round(x + begin * 32, rounded + begin, (end - begin) * 32);
+    });
+    const auto dot1 = kernels_.dot1[format_index(format_)], dot4 = kernels_.dot4[format_index(format_)];
+    const std::int64_t grain = std::max<std::int64_t>(1, 32768 / depth_);
+    parallel_for(columns_, grain, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t column = begin; column < end; ++column) {
+        const char* row = row_at(weights, format_, column * depth_);
+        float sums[4];
+        std::int64_t r = 0;
+        for (; r + 4 <= rows_; r += 4) {
+          dot4(row, rounded + r * blocks, blocks, sums, depth_);
+          for (std::int64_t i = 0; i < 4; ++i) out[(r + i) * columns_ + column] = sums[i];
+        }
+        for (; r < rows_; ++r) dot1(row, rounded + r * blocks, blocks, out + r * columns_ + column, depth_);
+      }
+    });
+  }
+
+  // Rows of weights become numbers a panel at a time, small enough to stay in the cache.
+  void multiply_panels(const float* x, const void* weights, float* out) const {
+    const std::int64_t panel = std::clamp<std::int64_t>((256 << 10) / depth_, 16, 256);
+    const auto dequantise = kernels_.dequantise[format_index(format_)];
+    parallel_for((columns_ + panel - 1) / panel, 1, [&](std::int64_t begin, std::int64_t end) {
+      const Scratch numbers(panel * depth_);
+      for (std::int64_t first = begin * panel; first < std::min(end * panel, columns_); first += panel) {
+        const std::int64_t count = std::min(panel, columns_ - first);
+        dequantise(row_at(weights, format_, first * depth_), numbers.data(), count * depth_);
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, static_cast<int>(rows_), static_cast<int>(count),
+                    static_cast<int>(depth_), 1.0f, x, static_cast<int>(depth_), numbers.data(),
+                    static_cast<int>(depth_), 0.0f, out + first, static_cast<int>(columns_));
+      }
+    });
+  }
+
+  Layout x_, output_;
+  DType format_;
+  std::int64_t rows_, columns_, depth_;
+  const QuantisedKernels& kernels_;
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_quantised(const Step& step) {
+  switch (step.op) {
+    case Op::copy:
+      return make_copy(step);
+    case Op::dequantise:
+      return make_dequantise(step);
+    case Op::quantised_take:
+      return make_take(step);
+    case Op::quantised_matmul:
+      return std::make_unique<ProductKernel>(step);
+    default:
+      throw DTypeError(fmt::format("[{}] {} is a storage format; dequantise first", op_name(step.op),
+                                   dtype_name(step.outputs[0].dtype)));
+  }
+}
+
+}  // namespace hearth::cpu

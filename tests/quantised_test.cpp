@@ -1,0 +1,233 @@
+// Quantised weights: formats against the reference implementation, the functions that take them, the errors
+// of those that do not. On every device there is.
+#include "hearth/quantise.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "expect_error.h"
+#include "hearth/hearth.h"
+#include "test_devices.h"
+
+namespace hearth::test {
+namespace {
+
+constexpr DType formats[] = {DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1, DType::q8_0,
+                             DType::q2_k, DType::q3_k, DType::q4_k, DType::q5_k, DType::q6_k};
+
+const TensorMap& golden() {
+  static const TensorMap tensors =
+      load_safetensors(std::string(HEARTH_GOLDEN_DIR) + "/quantised.safetensors");
+  return tensors;
+}
+Tensor golden(DType format, const std::string& what) {
+  return golden().at(std::string(dtype_name(format)) + "." + what);
+}
+std::vector<std::byte> bytes_of(DType format, const std::string& what) {
+  return golden(format, what).to_bytes();
+}
+bool is_simple(DType format) { return block_elements(format) == 32; }
+
+// Root of the mean square of a - b.
+double distance(const std::vector<float>& a, const std::vector<float>& b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) sum += std::pow(static_cast<double>(a[i]) - b[i], 2);
+  return std::sqrt(sum / static_cast<double>(a.size()));
+}
+
+Tensor on(const Tensor& tensor, Device device) { return tensor.to(device); }
+
+class Quantised : public ::testing::TestWithParam<DType> {
+ protected:
+  DType format() const { return GetParam(); }
+};
+INSTANTIATE_TEST_SUITE_P(Formats, Quantised, ::testing::ValuesIn(formats),
+                         [](const auto& one) { return std::string(dtype_name(one.param)); });
+
+TEST_P(Quantised, BlocksReadAsTheReferenceReadsThem) {
+  for (const Device device : tested_devices())
+    for (const char* what : {"blocks", "any"}) {
+      const Tensor blocks = on(from_blocks(bytes_of(format(), what), {512}, format()), device);
+      const auto expected =
+          golden(format(), what == std::string("any") ? "any_values" : "values").to_vector<float>();
+      EXPECT_EQ(dequantise(blocks).to_vector<float>(), expected);
+      EXPECT_EQ(dequantise(reshape(blocks, {2, 256}), DType::bf16).to_vector<bfloat16>().size(), 512u);
+      EXPECT_EQ(dequantise(blocks, DType::f64).to_vector<double>(),
+                std::vector<double>(expected.begin(), expected.end()));
+      const auto halves = dequantise(blocks, DType::f16).to_vector<float16>();
+      for (std::size_t i = 0; i < halves.size(); ++i) ASSERT_EQ(halves[i].bits, float16(expected[i]).bits);
+    }
+}
+
+TEST_P(Quantised, QuantisesAsWellAsTheReference) {
+  const Tensor x = golden().at("x");
+  const Tensor blocks = quantise(x, format());
+  if (is_simple(format())) {
+    EXPECT_EQ(blocks.to_bytes(), bytes_of(format(), "blocks"));
+    return;
+  }
+  const auto source = x.to_vector<float>();
+  const double reference = distance(golden(format(), "values").to_vector<float>(), source);
+  EXPECT_LE(distance(dequantise(blocks).to_vector<float>(), source), 1.1 * reference);
+}
+
+TEST_P(Quantised, RoundTripIsCloseToTheNumbers) {
+  manual_seed(3);
+  const Tensor x = randn({8, 512}).eval();
+  constexpr double bounds[] = {0.11, 0.09, 0.055, 0.045, 0.006, 0.33, 0.19, 0.08, 0.04, 0.02};
+  const double bound = bounds[static_cast<int>(format()) - dtype_count];
+  EXPECT_LE(distance(dequantise(quantise(x, format())).to_vector<float>(), x.to_vector<float>()), bound);
+  for (const double value : {0.0, 2.5, -3.0}) {  // constant blocks
+    const auto result = dequantise(quantise(full({256}, value), format())).to_vector<float>();
+    for (const float element : result) ASSERT_NEAR(element, value, 0.01 * std::abs(value));
+  }
+}
+
+// rows, columns, depth
+struct Size {
+  std::int64_t m, n, k;
+};
+
+TEST_P(Quantised, ProductsAreThoseOfTheNumbers) {
+  manual_seed(5);
+  const std::int64_t block = block_elements(format());
+  std::vector<Size> sizes = {{1, 1, block}, {1, 33, 512}, {2, 17, 2 * block},
+                             {3, 130, 768}, {1, 5, 8192}, {0, 4, block}};
+  for (std::int64_t m : {4, 5, 8, 9, 17}) sizes.push_back({m, 40, 512});
+  sizes.push_back({70, 131, 3 * 256});
+  for (const Device device : tested_devices())
+    for (const Size& size : sizes) {
+      SCOPED_TRACE(to_string(device) + " " + std::to_string(size.m) + " x " + std::to_string(size.n) + " x " +
+                   std::to_string(size.k));
+      const Tensor weight = quantise(randn({size.n, size.k}), format());
+      const Tensor x = randn({size.m, size.k}).eval();
+      const auto expected =
+          matmul(x.to(DType::f64), transpose(dequantise(weight, DType::f64), 0, 1)).to_vector<double>();
+      const auto got = linear(on(x, device), on(weight, device)).to_vector<float>();
+      ASSERT_EQ(got.size(), expected.size());
+      // Of few rows, elements are rounded to 1 / 254 of about three deviations, each error on its own.
+      const double tolerance = (size.m <= 8 ? 0.02 : 0.004) * std::sqrt(static_cast<double>(size.k));
+      for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], expected[i], tolerance) << i;
+    }
+}
+
+TEST_P(Quantised, ProductsOfHalvesStridesAndStacks) {
+  manual_seed(7);
+  for (const Device device : tested_devices()) {
+    const Tensor weight = quantise(randn({48, 512}), format());
+    const Tensor wide = randn({2, 512, 3}).eval();
+    const Tensor bias = randn({48}).eval();
+    const auto expected =
+        (matmul(wide.transpose(1, 2), transpose(dequantise(weight), 0, 1)) + bias).to_vector<float>();
+    for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+      const Tensor got =
+          linear(on(wide.to(dtype), device).transpose(1, 2), on(weight, device), on(bias.to(dtype), device));
+      EXPECT_EQ(got.dtype(), dtype);
+      EXPECT_EQ(got.shape(), (Shape{2, 3, 48}));
+      const auto values = got.to(DType::f32).to_vector<float>();
+      for (std::size_t i = 0; i < values.size(); ++i)
+        ASSERT_NEAR(values[i], expected[i], dtype == DType::bf16 ? 1.0 : 0.6) << i;
+    }
+  }
+}
+
+TEST_P(Quantised, RowsAreTaken) {
+  manual_seed(9);
+  const Tensor weight = quantise(randn({7, 256}), format());
+  const Tensor indices = tensor(std::vector<std::int64_t>{6, 0, -1, 3, 3, 2}, {2, 3});
+  const Tensor rows = take(dequantise(weight), indices, 0);
+  for (const Device device : tested_devices()) {
+    const Tensor w = on(weight, device);
+    EXPECT_EQ(take(w, on(indices, device), 0).to_vector<float>(), rows.to_vector<float>());
+    EXPECT_EQ(embedding(on(indices, device).transpose(0, 1), w).to_vector<float>(),
+              rows.transpose(0, 1).to_vector<float>());
+    EXPECT_EQ(
+        quantised_take(w, on(indices.to(DType::i32), device), DType::bf16).to(DType::f32).to_vector<float>(),
+        rows.to(DType::bf16).to(DType::f32).to_vector<float>());
+    EXPECT_EQ(take(w, on(zeros({0}, DType::i64), device), 0).shape(), (Shape{0, 256}));
+    EXPECT_THROW(
+        {
+          take(w, on(tensor(std::vector<std::int64_t>{7}, {1}), device), 0).eval();
+          synchronize(device);
+        },
+        IndexError);
+  }
+}
+
+TEST_P(Quantised, CopiesAndMoves) {
+  const auto bytes = bytes_of(format(), "any");
+  for (const Device device : tested_devices()) {
+    const Tensor blocks = on(from_blocks(bytes, {512}, format()), device);
+    EXPECT_EQ(blocks.nbytes(), bytes.size());
+    EXPECT_EQ(blocks.to_bytes(), bytes);
+    EXPECT_EQ(copy(blocks).to_bytes(), bytes);
+    EXPECT_EQ(copy(reshape(blocks, {2, 1, 256})).to_bytes(), bytes);
+    EXPECT_EQ(blocks.to(Device{}).to_bytes(), bytes);
+  }
+}
+
+TEST_P(Quantised, WhatIsNotFiniteGivesNotANumber) {
+  const Tensor weight = quantise(ones({3, 256}), format());
+  for (const Device device : tested_devices())
+    for (const std::int64_t rows : {2, 12})
+      for (const double bad : {NAN, INFINITY}) {
+        const Tensor x = where(arange(rows * 256).reshape({rows, 256}) == 40, bad, 1.0);
+        const auto got = linear(on(x, device), on(weight, device)).to_vector<float>();
+        for (std::size_t i = 0; i < got.size(); ++i) ASSERT_EQ(std::isfinite(got[i]), i >= 3) << i;
+      }
+}
+
+TEST(QuantisedErrors, AreClear) {
+  const Tensor w = quantise(ones({2, 64}), DType::q4_0);
+  const Tensor x = ones({2, 64});
+  expect_error<DTypeError>([&] { w + 1.0; }, {"[add] q4_0 is a storage format; dequantise first"});
+  expect_error<DTypeError>([&] { x* w; }, {"[mul] q4_0 is a storage format; dequantise first"});
+  expect_error<DTypeError>([&] { exp(w); }, {"[exp] q4_0 is a storage format; dequantise first"});
+  expect_error<DTypeError>([&] { sum(w); }, {"[sum] q4_0 is a storage format; dequantise first"});
+  expect_error<DTypeError>([&] { matmul(x, w); }, {"[matmul] q4_0 is a storage format; dequantise first"});
+  expect_error<DTypeError>([&] { transpose(w, 0, 1); },
+                           {"[permute] q4_0 is a storage format; dequantise first"});
+  expect_error<DTypeError>(
+      [&] {
+        w.slice({{0, 1}});
+      },
+      {"[slice] q4_0 is a storage format; dequantise first"});
+  expect_error<DTypeError>([&] { w.to(DType::f32); }, {"[cast] q4_0 is a storage format; dequantise first"});
+  expect_error<DTypeError>([&] { x.to(DType::q4_0); }, {"[cast] q4_0 is a storage format; use quantise"});
+  expect_error<DTypeError>([&] { w.to_vector<float>(); },
+                           {"[cast] q4_0 is a storage format; dequantise first"});
+  expect_error<DTypeError>([&] { take(w, zeros({1}, DType::i64), 1); },
+                           {"[take] q4_0 is a storage format; dequantise first"});
+  expect_error<ShapeError>(
+      [&] {
+        reshape(w, {8, 16});
+      },
+      {"[reshape] q4_0 comes in blocks of 32, the last axis of (8, 16) is not a multiple"});
+  expect_error<ShapeError>(
+      [&] {
+        quantise(ones({2, 40}), DType::q8_0);
+      },
+      {"[quantise] q8_0 comes in blocks of 32, the last axis of (2, 40) is not a multiple"});
+  expect_error<DTypeError>([&] { quantise(x, DType::f16); },
+                           {"[quantise] needs a block format (q8_0, q4_k, ...), got f16"});
+  expect_error<ValueError>([&] { quantise(x / 0.0, DType::q4_0); },
+                           {"[quantise] a value is NaN or infinite"});
+  expect_error<ShapeError>(
+      [&] {
+        quantised_matmul(ones({2, 32}), w);
+      },
+      {"[quantised_matmul] x (2, 32) does not fit weight (2, 64)"});
+  expect_error<ShapeError>([&] { from_blocks({}, {32}, DType::q4_0); },
+                           {"[from_bytes] q4_0 (32,) needs 18 bytes, got 0"});
+  Tensor leaf = ones({2, 64});
+  leaf.requires_grad_();
+  expect_error<ValueError>([&] { sum(linear(leaf, w)).backward(); },
+                           {"[backward] quantised_matmul has no gradient"});
+  EXPECT_EQ(dtype_from_name("Q4_K"), DType::q4_k);
+  EXPECT_EQ(w.to_string(), "Tensor(2, 64) q4_0");
+}
+
+}  // namespace
+}  // namespace hearth::test
