@@ -11,7 +11,7 @@
 
 #include "gpu/catalogue.h"
 #include "gpu/occupancy.h"
-#include "hearth/error.h"
+#include "hearth/hearth.h"
 
 namespace hearth::gpu {
 namespace {
@@ -207,6 +207,33 @@ TEST(Catalogue, TextsDifferAndNamesToo) {
     }
     EXPECT_FALSE(entries.empty());
   }
+}
+
+// What was compiled ahead of time is what a program then asks for.
+TEST(Catalogue, ProgramsFindTheirKernels) {
+  bool any = false;
+  for (const Device device : devices()) {
+    if (device.kind == DeviceKind::cpu) continue;
+    any = true;
+    const Target target = target_of(device_info(device).architecture);
+    for (const CatalogueEntry& entry : catalogue(target))
+      for (const char* name :
+           {"x + y, f32", "silu(x) * y, f32", "gelu(x), f32", "x * a + b, f32", "to f16, f32"})
+        if (entry.name == name)
+          compile(driver_of(device.kind), target.architecture, target.wave_size, entry.source);
+    const auto before = compiler_stats().compilations;
+    const Tensor x = full({1000}, 2.0).eval().to(device), y = full({1000}, 3.0).eval().to(device);
+    x.eval(), y.eval();
+    const auto started = compiler_stats().compilations;
+    EXPECT_EQ(started, before);
+    (x + y).eval();
+    (silu(x) * y).eval();
+    gelu(x).eval();
+    (x * 2.0 + 0.5).eval();
+    x.to(DType::f16).eval();
+    EXPECT_EQ(compiler_stats().compilations, started);
+  }
+  if (!any) GTEST_SKIP() << "no GPU";
 }
 
 }  // namespace
