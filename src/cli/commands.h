@@ -19,5 +19,6 @@ void add_demo(CLI::App& app, Action& action);
 void add_train(CLI::App& app, Action& action);
 void add_devices(CLI::App& app, Action& action);
 void add_doctor(CLI::App& app, Action& action);
+void add_kernels(CLI::App& app, Action& action);
 
 }  // namespace hearth::cli

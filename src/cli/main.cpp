@@ -24,6 +24,7 @@ int main(int argc, char** argv) {
   cli::add_train(app, action);
   cli::add_devices(app, action);
   cli::add_doctor(app, action);
+  cli::add_kernels(app, action);
 
   try {
     app.parse(argc, argv);
