@@ -85,6 +85,41 @@ TEST_F(GpuMatmul, LongSumsAreSplit) {
   }
 }
 
+TEST_F(GpuMatmul, FewRowsOrColumns) {
+  for (const DType dtype : {DType::i8, DType::i64, DType::f32, DType::bf16})
+    for (const std::int64_t few : {1, 3, dtype == DType::i64 ? 4 : 8}) {
+      check(dtype, {few, 272}, {272, 21}, MatmulVariant::skinny, Lay::dense, Lay::transposed);
+      check(dtype, {21, 272}, {272, few}, MatmulVariant::skinny, Lay::dense, Lay::transposed);
+    }
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    check(dtype, {1, 16}, {16, 1}, MatmulVariant::skinny, Lay::dense, Lay::transposed);
+    check(dtype, {1, 4096}, {4096, 1}, MatmulVariant::skinny, Lay::dense, Lay::transposed);
+    check(dtype, {5, 4104}, {4104, 6}, MatmulVariant::skinny, Lay::dense, Lay::transposed);
+  }
+}
+
+// The plan hands what follows a product to its kernel: a bias along rows, a factor along columns, two
+// results.
+TEST_F(GpuMatmul, GoesOnWithAnExpression) {
+  const auto compute = [](const std::vector<Tensor>& in) {
+    const Tensor product = matmul(in[0], in[1]) * 0.5;
+    return tanh(product + in[2]) * in[3] + product;
+  };
+  for (const std::int64_t k : {8, 48, 1030}) {
+    std::vector<Tensor> inputs = {randn({2, 37, k}), randn({k, 70}), randn({70}), randn({37, 1})};
+    const std::vector<double> expected = compute(inputs).to(DType::f64).to_vector<double>();
+    for (const Device device : devices()) {
+      if (device.kind == DeviceKind::cpu) continue;
+      std::vector<Tensor> moved;
+      for (const Tensor& input : inputs) moved.push_back(input.to(device));
+      const auto values = compute(moved).to(Device{}).to(DType::f64).to_vector<double>();
+      ASSERT_EQ(values.size(), expected.size());
+      for (std::size_t i = 0; i < values.size(); ++i)
+        ASSERT_NEAR(values[i], expected[i], 1e-4 * std::max(1.0, std::abs(expected[i]))) << i;
+    }
+  }
+}
+
 TEST_F(GpuMatmul, Nothing) {
   for (const DType dtype : {DType::f32, DType::f16}) {
     check(dtype, {3, 0}, {0, 4}, MatmulVariant::automatic);

@@ -12,7 +12,8 @@ namespace hearth::bench {
 
 struct GpuOptions {
   Device device;
-  bool quick = false;  // shorter runs, small sizes: to see that it works
+  bool quick = false;    // shorter runs, small sizes: to see that it works
+  bool profile = false;  // training: also print where the time goes
 };
 
 // Median seconds that the device needs for one call of `queue`, which returns before the work is done. The
@@ -22,5 +23,6 @@ std::vector<double> device_medians(Device device, const std::vector<std::functio
 
 void gpu_memory(Report& report, const GpuOptions& options);
 void gpu_gemm(Report& report, const GpuOptions& options);
+void gpu_training(Report& report, const GpuOptions& options);
 
 }  // namespace hearth::bench

@@ -25,7 +25,8 @@ void gpu_memory(Report& report, const GpuOptions& options) {
   set_default_device(device);
   const std::int64_t rows = options.quick ? 64 : 8192, columns = options.quick ? 256 : 8192;
   const std::int64_t count = rows * columns;
-  const double floats = static_cast<double>(count) * 4, halves = floats / 2;
+  const double floats = static_cast<double>(count) * 4,
+               halves = floats;  // as many bytes, twice as many elements
 
   const GpuKernel copy = compile_kernel(copy_source, "copy", device);
   const Tensor x = randn({rows, columns}).eval(), y = randn({rows, columns}).eval();
@@ -34,14 +35,16 @@ void gpu_memory(Report& report, const GpuOptions& options) {
   const auto blocks = static_cast<unsigned>(device_info(device).compute_units) * 16;
   const auto copy_once = [&] { copy.launch({.blocks = {blocks}, .threads = {256}}, target, x, vectors); };
 
-  const Tensor xh = x.to(DType::bf16).eval(), yh = y.to(DType::bf16).eval();
+  const Tensor xh = randn({2 * rows, columns}).to(DType::bf16).eval();
+  const Tensor yh = randn({2 * rows, columns}).to(DType::bf16).eval();
   const Tensor weight = randn({columns}).eval(), bias = randn({columns}).eval();
   const Tensor weight_h = weight.to(DType::bf16).eval(), bias_h = bias.to(DType::bf16).eval();
   const std::vector<Case> cases = {
       {"fused chain of six, f32", 3 * floats, [&] { return maximum(abs((x * 0.5 + y) * x) - 0.25, 0.0); }},
       {"fused chain of six, bf16", 3 * halves,
        [&] { return maximum(abs((xh * 0.5 + yh) * xh) - 0.25, 0.0); }},
-      {"broadcast row, bf16", 2 * halves, [&] { return gelu(xh + bias_h); }},
+      {"a row added and relu, bf16", 2 * halves, [&] { return relu(xh + bias_h); }},
+      {"gelu, bf16", 2 * halves, [&] { return gelu(xh); }},
       {"transpose copy, f32", 2 * floats, [&] { return x.transpose(0, 1) + 0.0; }},
       {"sum of all, f32", floats, [&] { return sum(x); }},
       {"sum over the last axis, f32", floats, [&] { return sum(x, {-1}); }},

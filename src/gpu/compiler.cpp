@@ -37,7 +37,9 @@ std::vector<std::string> all_options(const Driver& driver, const std::string& ar
   if (driver.kind == DeviceKind::rocm)
     options = {"--offload-arch=" + architecture, "-DHEARTH_AMD", "-O3", "-ffp-contract=off"};
   else
-    options = {"--gpu-architecture=" + architecture, "-DHEARTH_NVIDIA", "--fmad=false", "-default-device"};
+    // Kernels are never moved to another chip, so they may use what only sm_90 itself has (wgmma).
+    options = {"--gpu-architecture=" + (architecture == "sm_90" ? "sm_90a" : architecture), "-DHEARTH_NVIDIA",
+               "--fmad=false", "-default-device"};
   options.push_back("-std=c++17");
   options.push_back(fmt::format("-DWAVE={}", wave_size));
   options.insert(options.end(), source.options.begin(), source.options.end());

@@ -157,6 +157,19 @@ std::string beginning(const Product& product) {
   return "#include \"math.h\"\n#include \"gemm.h\"\n" + operation_functions(product.expression);
 }
 
+// Lambdas that give the operands of a product.
+std::string matrix_sources(std::string_view type) {
+  std::string text;
+  for (const char* operand : {"a", "b"})
+    text += fmt::format(
+        "  const auto source_{0} = [&](u64 product, i64 end) {{\n"
+        "    return gemm::Matrix<{1}>{{{0} + gemm::stack_offset(stack, stack_{0}, product), shape.{0}_{2}, "
+        "shape.{0}_k, "
+        "shape.{2}s, end}};\n  }};\n",
+        operand, type, *operand == 'a' ? "row" : "column");
+  return text;
+}
+
 // The product in tiles. With `partial`, sums of a part of K go to scratch memory instead.
 std::string tile_source(const Product& product, const GemmTile& tile, int packet_a, int packet_b,
                         bool partial) {
@@ -168,13 +181,7 @@ std::string tile_source(const Product& product, const GemmTile& tile, int packet
       "KERNEL void __launch_bounds__({}) matmul(const {}* a, const {}* b, GemmShape shape, GemmStack stack,\n"
       "    GemmStackStrides stack_a, GemmStackStrides stack_b{}) {{\n",
       tile.threads, type, type, partial ? fmt::format(", {}* sums", sum) : finish.parameters);
-  for (const char* operand : {"a", "b"})
-    text += fmt::format(
-        "  const auto source_{0} = [&](u64 product, i64 end) {{\n"
-        "    return gemm::Matrix<{1}>{{{0} + gemm::stack_offset(stack, stack_{0}, product), shape.{0}_{2}, "
-        "shape.{0}_k, "
-        "shape.{2}s, end}};\n  }};\n",
-        operand, type, *operand == 'a' ? "row" : "column");
+  text += matrix_sources(type);
   text += fmt::format(
       "  gemm::multiply<{}, {}, {}>(shape, source_a, source_b, {});\n}}\n", tile.type,
       gemm_fetch(tile, product.a.dtype, product.a.along_k(), packet_a),
@@ -315,13 +322,241 @@ class TileKernel final : public MatmulKernel {
   LazyFunction in_packets_, by_element_, combine_;
 };
 
-bool large_tiles_fill(const GpuDevice& device, const Step& step, const GemmTile& large) {
+// Few rows or columns: both operands along K, the larger one read once.
+class SkinnyKernel final : public MatmulKernel {
+ public:
+  SkinnyKernel(GpuDevice& device, const Step& step) : MatmulKernel(device, step) {
+    swapped_ = shape_.rows < shape_.columns;
+    const std::int64_t few = std::min(shape_.rows, shape_.columns),
+                       many = std::max(shape_.rows, shape_.columns);
+    few_ = few <= 1 ? 1 : few <= 2 ? 2 : few <= 4 ? 4 : 8;
+    rows_ = few_ == 4 ? 4 : 2;  // more would not fit into registers
+    // A row's waves: as many as keep the device busy, where K is long enough for them.
+    const std::int64_t groups = (many + rows_ - 1) / rows_ * product_.count;
+    const std::int64_t waves = std::int64_t{device.compute_units()} * 32 * 32 / device.wave_size();
+    const std::int64_t at_once = std::int64_t{packet(product_.a.dtype)} * device.wave_size();
+    while (waves_ * device.wave_size() < static_cast<int>(threads) && groups * waves_ < waves &&
+           shape_.depth > at_once * waves_ * 2)
+      waves_ *= 2;
+    blocks_ = (groups * waves_ * device.wave_size() + threads - 1) / threads;
+  }
+
+  static bool fits(const Step& step) {
+    const Product product(step);
+    const std::int64_t most = dtype_size(product.a.dtype) == 8 ? 4 : 8;
+    const int length = packet(product.a.dtype);
+    const auto fits = [&](const Operand& operand) { return operand.along_k() && operand.in_packets(length); };
+    return std::min(product.a.rows, product.b.rows) <= most && product.a.depth >= length && fits(product.a) &&
+           fits(product.b);
+  }
+
+  void run(const KernelArguments& arguments) const override {
+    if (results() == 0) return;
+    const bool packets = aligned(arguments.inputs[0], 16) && aligned(arguments.inputs[1], 16);
+    const auto make_source = [&] { return KernelSource{"matmul_skinny", source(packets), {}}; };
+    const Function& function = (packets ? in_packets_ : by_element_).get(device_, make_source, "matmul");
+    Arguments values;
+    std::vector<Constant> constants;
+    values.add(arguments.inputs[0]);
+    values.add(arguments.inputs[1]);
+    values.add(shape_);
+    values.add(product_.stack);
+    values.add(stack_a_);
+    values.add(stack_b_);
+    add_finish(values, arguments, constants);
+    const std::int64_t most = std::int64_t{device_.compute_units()} * 64;
+    device_.launch(function, {.x = static_cast<unsigned>(std::min(blocks_, most)), .threads = threads},
+                   values);
+  }
+
+ private:
+  static constexpr unsigned threads = 256;
+  static int packet(DType dtype) { return std::min(8, static_cast<int>(16 / dtype_size(dtype))); }
+
+  std::string source(bool packets) const {
+    const FinishText finish(product_);
+    const DType dtype = product_.a.dtype;
+    const std::string_view type = storage_type(dtype);
+    return beginning(product_) + "#include \"gemv.h\"\n" + finish.structure +
+           fmt::format(
+               "KERNEL void __launch_bounds__({}) matmul(const {}* a, const {}* b, GemmShape shape, "
+               "GemmStack stack,\n"
+               "    GemmStackStrides stack_a, GemmStackStrides stack_b{}) {{\n{}",
+               threads, type, type, finish.parameters, matrix_sources(type)) +
+           fmt::format(
+               "  gemv::multiply<{}, {}, {}, {}, {}>(shape, {}, {}, Finish{{stack, shape.rows, "
+               "shape.columns{}}});\n}}\n",
+               few_, rows_, packets ? packet(dtype) : 1, waves_, swapped_, swapped_ ? "source_b" : "source_a",
+               swapped_ ? "source_a" : "source_b", finish.members);
+  }
+
+  bool swapped_ = false;  // the few are rows of a
+  int few_ = 1, rows_ = 1, waves_ = 1;
+  std::int64_t blocks_ = 1;
+  LazyFunction in_packets_, by_element_;
+};
+
+// What the copy engine of sm_90 is told of an operand.
+struct alignas(64) TensorMap {
+  std::uint64_t words[16];
+};
+
+std::string wgmma_source(const Product& product, const GemmTile& tile, int stages, bool partial) {
+  const FinishText finish(product);
+  return beginning(product) + "#include \"wgmma.h\"\n" + (partial ? "" : finish.structure) +
+         fmt::format(
+             "KERNEL void __launch_bounds__({0}, 1) matmul(const __grid_constant__ TensorMap map_a,\n"
+             "    const __grid_constant__ TensorMap map_b, GemmShape shape, GemmStack stack, bool "
+             "stacked_a,\n"
+             "    bool stacked_b{1}) {{\n"
+             "  extern __shared__ __align__(1024) char memory[];\n"
+             "  wgmma::multiply<{2}, {3}, {4}, {5}, {6}>(shape, &map_a, &map_b, stacked_a, stacked_b, "
+             "memory,\n"
+             "                                           {7});\n}}\n",
+             tile.threads, partial ? ", f32* sums" : finish.parameters, storage_type(product.a.dtype),
+             tile.columns, stages, product.a.along_k(), product.b.along_k(),
+             partial ? "gemm::Partial<f32>{sums, shape.rows, shape.columns, shape.products}"
+                     : fmt::format("Finish{{stack, shape.rows, shape.columns{}}}", finish.members));
+}
+
+// The unit of sm_90; see wgmma.h. Operands must be aligned and run through memory along K or along rows.
+class WgmmaKernel final : public MatmulKernel {
+ public:
+  WgmmaKernel(GpuDevice& device, const Step& step, int columns)
+      : MatmulKernel(device, step),
+        otherwise_(device, step, mma_tile(device.target(), step.inputs[0].dtype, true)) {
+    tile_ = {"", rows, columns, depth, 384, true};
+    shape_.row_tiles = static_cast<unsigned>((shape_.rows + rows - 1) / rows);
+    shape_.column_tiles = static_cast<unsigned>((shape_.columns + columns - 1) / columns);
+    const GemmSplit split = split_depth(tile_, tiles(), shape_.depth, device.compute_units() / 2);
+    shape_.splits = split.splits;
+    shape_.split_depth = split.depth;
+    stages_ = columns == 256 ? 4 : 6;
+    function_ = device.function(
+        {"matmul_wgmma", wgmma_source(product_, tile_, stages_, split.splits > 1), {}}, "matmul");
+    device.use();
+    device.driver().check(
+        device.driver().call.allow_shared(function_.handle, static_cast<int>(shared_bytes())),
+        "asking for shared memory");
+    if (shape_.splits > 1)
+      combine_ = device.function({"matmul_combine", combine_source(product_), {}}, "combine");
+  }
+
+  static bool fits(const GpuDevice& device, const Step& step) {
+    const DType dtype = step.inputs[0].dtype;
+    if (device.target().matrix != MatrixUnit::wgmma90 || device.driver().call.encode_tensor_map == nullptr ||
+        (dtype != DType::f16 && dtype != DType::bf16))
+      return false;
+    const Product product(step);
+    const auto fits = [](const Operand& operand) {
+      constexpr std::int64_t most = std::int64_t{1} << 31;
+      return operand.in_packets(8) && operand.rows < most && operand.depth < most &&
+             operand.row_stride >= 0 && operand.k_stride >= 0 && operand.stack.size() == 1 &&
+             operand.stack[0] >= 0;
+    };
+    return product.count < 65536 && product.a.depth > 0 && fits(product.a) && fits(product.b);
+  }
+
+  std::size_t scratch_bytes() const override {
+    const std::size_t own = shape_.splits > 1 ? shape_.splits * static_cast<std::size_t>(results()) * 4 : 0;
+    return std::max(own, otherwise_.scratch_bytes());
+  }
+
+  void run(const KernelArguments& arguments) const override {
+    if (results() == 0) return;
+    if (!aligned(arguments.inputs[0], 16) || !aligned(arguments.inputs[1], 16))
+      return otherwise_.run(arguments);
+    const TensorMap map_a = map(product_.a, arguments.inputs[0], rows),
+                    map_b = map(product_.b, arguments.inputs[1], tile_.columns);
+    const bool stacked_a = product_.a.stack[0] != 0, stacked_b = product_.b.stack[0] != 0;
+    const bool split = shape_.splits > 1;
+    Arguments values;
+    std::vector<Constant> constants;
+    values.add(map_a);
+    values.add(map_b);
+    values.add(shape_);
+    values.add(product_.stack);
+    values.add(stacked_a);
+    values.add(stacked_b);
+    if (split)
+      values.add(arguments.scratch);
+    else
+      add_finish(values, arguments, constants);
+    const auto blocks =
+        std::min<std::uint64_t>(tiles() * shape_.splits, static_cast<std::uint64_t>(device_.compute_units()));
+    device_.launch(function_,
+                   {.x = static_cast<unsigned>(blocks),
+                    .threads = static_cast<unsigned>(tile_.threads),
+                    .shared = shared_bytes()},
+                   values);
+    if (!split) return;
+    Arguments rest;
+    rest.add(arguments.scratch);
+    rest.add(shape_);
+    rest.add(product_.stack);
+    add_finish(rest, arguments, constants);
+    constexpr unsigned threads = 256;
+    device_.launch(
+        combine_, {.x = device_.grid_for(static_cast<std::uint64_t>(results()), threads), .threads = threads},
+        rest);
+  }
+
+ private:
+  static constexpr int rows = 128, depth = 64;
+
+  std::uint64_t tiles() const { return shape_.products * shape_.row_tiles * shape_.column_tiles; }
+  unsigned shared_bytes() const {
+    return static_cast<unsigned>(stages_ * (rows + tile_.columns) * depth * 2);
+  }
+
+  // Boxes of a tile's rows and a stage of K, or of 64 rows and a stage of K where rows lie side by side.
+  TensorMap map(const Operand& operand, void* pointer, int tile_rows) const {
+    TensorMap result{};
+    const bool along_k = operand.along_k();
+    const auto inner = static_cast<std::uint64_t>(along_k ? operand.depth : operand.rows);
+    const auto outer = static_cast<std::uint64_t>(along_k ? operand.rows : operand.depth);
+    const std::int64_t outer_stride = along_k ? operand.row_stride : operand.k_stride;
+    const std::uint64_t whole = (inner * 2 + 15) / 16 * 16;  // a stride for axes that have only one element
+    const std::uint64_t stack_bytes = static_cast<std::uint64_t>(operand.stack[0]) * 2;
+    const std::uint64_t sizes[3] = {inner, outer, operand.stack[0] == 0 ? 1 : shape_.products};
+    const std::uint64_t strides[2] = {outer == 1 ? whole : static_cast<std::uint64_t>(outer_stride) * 2,
+                                      stack_bytes == 0 ? whole : stack_bytes};
+    const std::uint32_t box[3] = {64, static_cast<std::uint32_t>(along_k ? tile_rows : depth), 1};
+    const std::uint32_t steps[3] = {1, 1, 1};
+    constexpr int f16 = 6, bf16 = 9, plain = 0, swizzle_128 = 3, promote_256 = 3, zeros = 0;
+    device_.driver().check(device_.driver().call.encode_tensor_map(
+                               &result, product_.a.dtype == DType::f16 ? f16 : bf16, 3, pointer, sizes,
+                               strides, box, steps, plain, swizzle_128, promote_256, zeros),
+                           "describing an operand");
+    return result;
+  }
+
+  TileKernel otherwise_;  // for addresses that the copy engine does not take
+  GemmTile tile_;
+  int stages_ = 4;
+  Function function_, combine_;
+};
+
+// Tiles of the result, of all products.
+std::int64_t tile_count(const Step& step, std::int64_t tile_rows, std::int64_t tile_columns) {
   const std::size_t ndim = step.domain.size();
   const std::int64_t rows = step.domain[ndim - 2], columns = step.domain[ndim - 1];
   const std::int64_t stack = rows * columns == 0 ? 0 : element_count(step.domain) / (rows * columns);
-  const std::int64_t tiles =
-      (rows + large.rows - 1) / large.rows * ((columns + large.columns - 1) / large.columns);
-  return tiles * stack >= device.compute_units();
+  return stack * ((rows + tile_rows - 1) / tile_rows) * ((columns + tile_columns - 1) / tile_columns);
+}
+
+bool large_tiles_fill(const GpuDevice& device, const Step& step, const GemmTile& large) {
+  return tile_count(step, large.rows, large.columns) >= device.compute_units();
+}
+
+// The larger tile is faster; the smaller one leaves less of the device idle in the last round.
+int wgmma_columns(const GpuDevice& device, const Step& step) {
+  const std::int64_t units = device.compute_units();
+  const auto rounds = [&](std::int64_t columns) {
+    return (tile_count(step, 128, columns) + units - 1) / units;
+  };
+  constexpr double advantage = 1.15;
+  return static_cast<double>(rounds(256)) * 2 <= static_cast<double>(rounds(128)) * advantage ? 256 : 128;
 }
 
 }  // namespace
@@ -345,9 +580,21 @@ std::unique_ptr<Kernel> make_matmul(GpuDevice& device, const Step& step, MatmulV
         throw KernelError(
             fmt::format("[matmul] no matrix unit for {} on {}", dtype_name(dtype), device.name()));
       return tiles(mma_tile(target, dtype, variant == MatmulVariant::mma_large));
-    default:
+    case MatmulVariant::wgmma_128:
+    case MatmulVariant::wgmma_256:
+      if (!WgmmaKernel::fits(device, step))
+        throw KernelError(fmt::format("[matmul] not a product for wgmma on {}", device.name()));
+      return std::make_unique<WgmmaKernel>(device, step, variant == MatmulVariant::wgmma_256 ? 256 : 128);
+    case MatmulVariant::skinny:
+      if (!SkinnyKernel::fits(step))
+        throw KernelError("[matmul] not a product of few rows or columns along K");
+      return std::make_unique<SkinnyKernel>(device, step);
+    case MatmulVariant::automatic:
       break;
   }
+  if (SkinnyKernel::fits(step)) return std::make_unique<SkinnyKernel>(device, step);
+  if (WgmmaKernel::fits(device, step) && step.domain.back() > 32 && step.domain[step.domain.size() - 2] > 32)
+    return std::make_unique<WgmmaKernel>(device, step, wgmma_columns(device, step));
   const auto tile = [&](bool large) {
     return unit ? mma_tile(target, dtype, large) : fma_tile(dtype, large);
   };

@@ -12,6 +12,8 @@ enum class MatmulVariant {
   fma_large,
   mma_small,  // the matrix unit, for 16-bit floats and i8
   mma_large,
+  wgmma_128,  // the unit of sm_90, in tiles of 128 x 128 or 128 x 256
+  wgmma_256,
   skinny,  // few rows or columns
 };
 

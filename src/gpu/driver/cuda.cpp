@@ -189,6 +189,8 @@ void bind_driver(const Library& library, Driver& driver, std::vector<std::string
   library.bind(call.graph_exec_destroy, {"cuGraphExecDestroy"}, missing);
   library.bind(call.error_name, {"cuGetErrorName"}, missing);
   library.bind(call.error_text, {"cuGetErrorString"}, missing);
+  std::vector<std::string> may_be_missing;
+  library.bind(call.encode_tensor_map, {"cuTensorMapEncodeTiled"}, may_be_missing);
   call.device_architecture = device_architecture;
   call.use_device = use_device;
   call.enable_peer = enable_peer;

@@ -105,6 +105,11 @@ struct DriverTable {
                 unsigned block_y, unsigned block_z, unsigned shared, StreamHandle stream, void** arguments,
                 void** extra) = nullptr;
 
+  // CUDA 12 on sm_90 and later: describes an array of up to five axes to the copy engine; null elsewhere.
+  int (*encode_tensor_map)(void* map, int dtype, unsigned axes, void* address, const std::uint64_t* sizes,
+                           const std::uint64_t* strides, const std::uint32_t* box, const std::uint32_t* steps,
+                           int interleave, int swizzle, int promotion, int fill) = nullptr;
+
   int (*capture_begin)(StreamHandle stream, int mode) = nullptr;
   int (*capture_end)(StreamHandle stream, GraphHandle* graph) = nullptr;
   int (*graph_create)(GraphHandle* graph, unsigned flags) = nullptr;

@@ -29,7 +29,9 @@ DEVICE T add(T a, T b) {
 
 DEVICE i64 stack_offset(const GemmStack& stack, const GemmStackStrides& strides, u64 product) {
   i64 offset = 0;
-  for (int axis = stack.axes - 1; axis >= 0; --axis) {
+#pragma unroll
+  for (int axis = gemm_axes - 1; axis >= 0; --axis) {
+    if (axis >= stack.axes) continue;
     const u64 size = (u64)stack.size[axis];
     offset += (i64)(product % size) * strides.stride[axis];
     product /= size;

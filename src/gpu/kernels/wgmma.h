@@ -1,0 +1,239 @@
+// Products on the matrix unit of sm_90, which four waves (128 threads) drive together: it reads tiles from
+// shared memory by itself, and a copy engine brings them there.
+//
+// A block is three groups of 128 threads. One thread of the first keeps the copy engine busy; the other two
+// groups multiply, each 64 rows of the block's tile. A ring of stages lies between them: `full` barriers say
+// that a stage has arrived, `empty` ones that both groups have read it. Blocks stay for several tiles, so
+// that the copies for the next one go on while results are stored.
+//
+// Tiles lie as the copy engine leaves them with its 128-byte swizzle: an operand along K as rows of 64
+// elements, one along rows as slabs of 64 rows, a line of them for each k.
+#pragma once
+
+#include "gemm.h"
+
+// What the copy engine knows of an operand; made by the driver.
+struct alignas(64) TensorMap {
+  u64 words[16];
+};
+
+namespace wgmma {
+
+constexpr int depth = 64;       // of a stage
+constexpr int slab = 64 * 128;  // bytes of 64 rows and a stage of K
+constexpr int threads = 3 * 128;
+
+// ---- barriers in shared memory ----
+
+DEVICE u32 address(const void* shared) { return (u32)__cvta_generic_to_shared(shared); }
+DEVICE void barrier_init(u64* barrier, u32 arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address(barrier)), "r"(arrivals) : "memory");
+}
+DEVICE void barrier_expect(u64* barrier, u32 bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address(barrier)), "r"(bytes)
+               : "memory");
+}
+DEVICE void barrier_arrive(u64* barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address(barrier)) : "memory");
+}
+DEVICE void barrier_wait(u64* barrier, u32 parity) {
+  asm volatile(
+      "{\n.reg .pred done;\nagain:\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@done bra end;\nbra again;\nend:\n}" ::"r"(address(barrier)),
+      "r"(parity)
+      : "memory");
+}
+
+// ---- copies ----
+
+DEVICE void copy_box(void* to, const TensorMap* map, i32 x, i32 y, i32 z, u64* barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, "
+      "%5}], [%2];" ::"r"(address(to)),
+      "l"(map), "r"(address(barrier)), "r"(x), "r"(y), "r"(z)
+      : "memory");
+}
+// ROWS rows from `row` and a stage of K from `k`.
+template <int ROWS, bool ALONG_K>
+DEVICE void copy_tile(char* to, const TensorMap* map, i32 row, i32 k, i32 product, u64* barrier) {
+  if constexpr (ALONG_K) {
+    copy_box(to, map, k, row, product, barrier);
+  } else {
+#pragma unroll
+    for (int i = 0; i < ROWS / 64; ++i) copy_box(to + i * slab, map, row + i * 64, k, product, barrier);
+  }
+}
+
+// ---- the unit ----
+
+// Where a tile lies. Fields in units of 16 bytes: address, distance of slabs, distance of groups of eight
+// rows (or of k, for an operand along rows); the top bits choose the swizzle.
+DEVICE u64 descriptor(const char* tile) {
+  return (u64)((address(tile) & 0x3ffff) >> 4) | (u64)(slab >> 4) << 16 | (u64)(1024 >> 4) << 32 |
+         (u64)1 << 62;
+}
+// From one step of 16 along K to the next.
+template <bool ALONG_K>
+constexpr u64 descriptor_step = (ALONG_K ? 16 * 2 : 16 * 128) >> 4;
+
+DEVICE void fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+DEVICE void commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int N>
+DEVICE void wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
+}
+
+#define HEARTH_EIGHT(i)                                                                      \
+  "+f"(sums[i]), "+f"(sums[i + 1]), "+f"(sums[i + 2]), "+f"(sums[i + 3]), "+f"(sums[i + 4]), \
+      "+f"(sums[i + 5]), "+f"(sums[i + 6]), "+f"(sums[i + 7])
+#define HEARTH_WGMMA_128(type)                                                                           \
+  asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type                              \
+               " "                                                                                       \
+               "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                 \
+               "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "        \
+               "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "        \
+               "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "       \
+               "%64, %65, 1, 1, 1, %66, %67;"                                                            \
+               : HEARTH_EIGHT(0), HEARTH_EIGHT(8), HEARTH_EIGHT(16), HEARTH_EIGHT(24), HEARTH_EIGHT(32), \
+                 HEARTH_EIGHT(40), HEARTH_EIGHT(48), HEARTH_EIGHT(56)                                    \
+               : "l"(a), "l"(b), "n"(ALONG_K_A ? 0 : 1), "n"(ALONG_K_B ? 0 : 1))
+#define HEARTH_WGMMA_256(type)                                                                            \
+  asm volatile(                                                                                           \
+      "wgmma.mma_async.sync.aligned.m64n256k16.f32." type "." type                                        \
+      " "                                                                                                 \
+      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                           \
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "                  \
+      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "                  \
+      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "                  \
+      "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "                  \
+      "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "                  \
+      "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "      \
+      "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, " \
+      "%128, %129, 1, 1, 1, %130, %131;"                                                                  \
+      : HEARTH_EIGHT(0), HEARTH_EIGHT(8), HEARTH_EIGHT(16), HEARTH_EIGHT(24), HEARTH_EIGHT(32),           \
+        HEARTH_EIGHT(40), HEARTH_EIGHT(48), HEARTH_EIGHT(56), HEARTH_EIGHT(64), HEARTH_EIGHT(72),         \
+        HEARTH_EIGHT(80), HEARTH_EIGHT(88), HEARTH_EIGHT(96), HEARTH_EIGHT(104), HEARTH_EIGHT(112),       \
+        HEARTH_EIGHT(120)                                                                                 \
+      : "l"(a), "l"(b), "n"(ALONG_K_A ? 0 : 1), "n"(ALONG_K_B ? 0 : 1))
+
+// sums += a * b for 64 rows, 2 * N columns and 16 of K. Asynchronous: between fence() and wait().
+template <class T, bool ALONG_K_A, bool ALONG_K_B, int N>
+DEVICE void multiply_add(f32 (&sums)[N], u64 a, u64 b) {
+  if constexpr (N == 128) {
+    if constexpr (same_type<T, f16>)
+      HEARTH_WGMMA_256("f16");
+    else
+      HEARTH_WGMMA_256("bf16");
+  } else {
+    if constexpr (same_type<T, f16>)
+      HEARTH_WGMMA_128("f16");
+    else
+      HEARTH_WGMMA_128("bf16");
+  }
+}
+#undef HEARTH_WGMMA_128
+#undef HEARTH_WGMMA_256
+#undef HEARTH_EIGHT
+
+template <int REGISTERS>
+DEVICE void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS));
+}
+template <int REGISTERS>
+DEVICE void give_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REGISTERS));
+}
+
+// ---- a block's work ----
+
+struct Ring {
+  int stage = 0;
+  u32 parity = 0;
+  template <int STAGES>
+  DEVICE void next() {
+    if (++stage < STAGES) return;
+    stage = 0;
+    parity ^= 1;
+  }
+};
+
+// Tiles of 128 rows. `memory` is STAGES * stage_bytes<COLUMNS> bytes of shared memory from a multiple of
+// 1024.
+template <int COLUMNS>
+constexpr int stage_bytes = (128 + COLUMNS) * depth * 2;
+
+template <class T, int COLUMNS, int STAGES, bool ALONG_K_A, bool ALONG_K_B, class Finish>
+DEVICE void multiply(const GemmShape& shape, const TensorMap* map_a, const TensorMap* map_b, bool stacked_a,
+                     bool stacked_b, char* memory, Finish finish) {
+  __shared__ u64 full[STAGES], empty[STAGES];
+  constexpr int tile_a = 128 * depth * 2;
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < STAGES; ++i) {
+      barrier_init(full + i, 1);
+      barrier_init(empty + i, 2);
+    }
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  }
+  barrier();
+  const u64 jobs = gemm::job_count(shape);
+  const auto steps = [&](const gemm::Job& job) {
+    const i64 begin = job.split * shape.split_depth, rest = shape.depth - begin;
+    return (int)(((rest < shape.split_depth ? rest : shape.split_depth) + depth - 1) / depth);
+  };
+  const int group = (int)threadIdx.x / 128;
+  Ring ring;
+  if (group == 0) {
+    give_registers<24>();
+    if (threadIdx.x != 0) return;
+    for (u64 index = blockIdx.x; index < jobs; index += gridDim.x) {
+      const gemm::Job job = gemm::job(shape, index);
+      const i32 row = (i32)job.row_tile * 128, column = (i32)job.column_tile * COLUMNS;
+      const i32 product_a = stacked_a ? (i32)job.product : 0, product_b = stacked_b ? (i32)job.product : 0;
+      i32 k = (i32)(job.split * shape.split_depth);
+      for (int step = steps(job); step > 0; --step, k += depth) {
+        char* tile = memory + ring.stage * stage_bytes<COLUMNS>;
+        barrier_wait(empty + ring.stage,
+                     ring.parity ^ 1);  // the first time round there is nobody to wait for
+        barrier_expect(full + ring.stage, stage_bytes<COLUMNS>);
+        copy_tile<128, ALONG_K_A>(tile, map_a, row, k, product_a, full + ring.stage);
+        copy_tile<COLUMNS, ALONG_K_B>(tile + tile_a, map_b, column, k, product_b, full + ring.stage);
+        ring.next<STAGES>();
+      }
+    }
+  } else {
+    take_registers<240>();
+    const int thread = (int)threadIdx.x % 128;
+    f32 sums[COLUMNS / 2];
+    for (u64 index = blockIdx.x; index < jobs; index += gridDim.x) {
+      const gemm::Job job = gemm::job(shape, index);
+#pragma unroll
+      for (int i = 0; i < COLUMNS / 2; ++i) sums[i] = 0;
+      for (int step = steps(job); step > 0; --step) {
+        const char* tile = memory + ring.stage * stage_bytes<COLUMNS>;
+        const u64 a = descriptor(tile + (group - 1) * slab), b = descriptor(tile + tile_a);
+        barrier_wait(full + ring.stage, ring.parity);
+        fence();
+#pragma unroll
+        for (int k = 0; k < depth / 16; ++k)
+          multiply_add<T, ALONG_K_A, ALONG_K_B>(sums, a + k * descriptor_step<ALONG_K_A>,
+                                                b + k * descriptor_step<ALONG_K_B>);
+        commit();
+        wait<0>();
+        if (thread == 0) barrier_arrive(empty + ring.stage);
+        ring.next<STAGES>();
+      }
+      // A wave has 16 rows; a lane two of them, and two neighbours of every eight columns.
+      const i64 row = (i64)job.row_tile * 128 + (group - 1) * 64 + thread / 32 * 16 + thread % 32 / 4;
+      const i64 column = (i64)job.column_tile * COLUMNS + thread % 4 * 2;
+      finish.start(job.product, job.split);
+#pragma unroll
+      for (int i = 0; i < COLUMNS / 2; i += 2)
+        gemm::finish_run(shape, finish, row + i / 2 % 2 * 8, column + i / 4 * 8,
+                         Packet<f32, 2>{{sums[i], sums[i + 1]}});
+    }
+  }
+}
+
+}  // namespace wgmma
