@@ -74,7 +74,7 @@ TEST(AbsentDevice, AKernelIsNotedOnceWithItsLargestLaunch) {
   const Tensor q = given({1, 4, 64, 64}, DType::f16), k = given({1, 4, 64, 64}, DType::f16);
   for (int i = 0; i < 3; ++i) attention(q, k, k).eval();  // the third time from a replay
   const auto kernels = absent.gpu().kernels();
-  const auto is_attention = [](const NotedKernel& kernel) { return kernel.name == "attention_forward"; };
+  const auto is_attention = [](const NotedKernel& kernel) { return kernel.source.name == "attention"; };
   ASSERT_EQ(std::count_if(kernels.begin(), kernels.end(), is_attention), 1);
   const NotedKernel& forward = *std::find_if(kernels.begin(), kernels.end(), is_attention);
   EXPECT_GT(forward.shared, 0u);

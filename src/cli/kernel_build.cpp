@@ -7,6 +7,7 @@
 #include <atomic>
 #include <map>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "gpu/backends.h"
@@ -89,13 +90,6 @@ bool is_one_of(const std::string& label, std::initializer_list<const char*> list
 
 }  // namespace
 
-std::string NeededKernel::label() const {
-  const std::string &text = kernel.source.name, &function = kernel.name;
-  if (text.find(function) != std::string::npos) return text;
-  if (function.find(text) != std::string::npos) return function;
-  return fmt::format("{}: {}", text, function);
-}
-
 std::vector<NeededKernel> find_kernels(const std::string& architecture,
                                        const std::vector<Workload>& workloads) {
   Device device;
@@ -106,10 +100,17 @@ std::vector<NeededKernel> find_kernels(const std::string& architecture,
     workload.run();
     const auto kernels = absent.kernels();
     for (std::size_t i = needed.size(); i < kernels.size(); ++i)
-      needed.push_back({absent.target(), workload.name, {}});
+      needed.push_back({absent.target(), workload.name, {}, {}});
   }
-  const auto kernels = absent.kernels();  // launches count, also of those that an earlier workload needed
-  for (std::size_t i = 0; i < kernels.size(); ++i) needed[i].kernel = kernels[i];
+  // At the end, because later workloads launch kernels that an earlier one needed.
+  const auto kernels = absent.kernels();
+  std::map<std::string, std::set<std::string>> functions;  // by name of the text
+  for (const auto& kernel : kernels) functions[kernel.source.name].insert(kernel.name);
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    const std::string& text = kernels[i].source.name;
+    needed[i].kernel = kernels[i];
+    needed[i].label = functions[text].size() > 1 ? fmt::format("{}: {}", text, kernels[i].name) : text;
+  }
   return needed;
 }
 
@@ -138,12 +139,12 @@ std::vector<BuiltKernel> build_kernels(const std::vector<NeededKernel>& kernels,
 bool is_memory_bound(const std::string& label) {
   return is_one_of(
       label, {"elementwise", "reduction", "normalise", "scan", "gather_units", "place_units", "copy_units",
-              "add_sorted", "rope: rotate", "matmul_combine", "convolution_combine"});
+              "add_sorted", "rope: rotate", "matmul_skinny", "matmul_combine", "convolution_combine"});
 }
 
 bool is_matrix_work(const std::string& label) {
-  return is_one_of(
-      label, {"matmul", "convolution", "attention_forward", "attention_gradient_q", "attention_gradient_kv"});
+  return is_one_of(label,
+                   {"matmul", "convolution", "attention", "attention_gradient_q", "attention_gradient_kv"});
 }
 
 }  // namespace hearth::cli

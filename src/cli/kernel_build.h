@@ -19,9 +19,8 @@ struct NeededKernel {
   gpu::Target target;
   std::string workload;  // the first that needs it
   gpu::NotedKernel kernel;
-
-  // The name of its text or of the function, whichever says more, or both: "scatter: find_winners".
-  std::string label() const;
+  std::string
+      label;  // the name of its text, with that of the function where there are several: "rope: rotate"
 };
 
 // One kernel on one architecture: its figures, or why there are none.

@@ -130,7 +130,7 @@ std::vector<std::string> cells(const std::string& label, const gpu::Target& targ
 Table table_of(const std::vector<BuiltKernel>& all) {
   std::map<std::string, std::vector<std::pair<gpu::Target, Worst>>> kernels;
   for (const BuiltKernel& built : all) {
-    auto& chips = kernels[built.needed.label()];
+    auto& chips = kernels[built.needed.label];
     const gpu::Target& target = built.needed.target;
     if (chips.empty() || chips.back().first.architecture != target.architecture)
       chips.push_back({target, {}});
@@ -164,7 +164,7 @@ Table table_of(const std::vector<BuiltKernel>& all) {
 nlohmann::json to_json(const BuiltKernel& built) {
   const gpu::NotedKernel& kernel = built.needed.kernel;
   nlohmann::json json{{"architecture", built.needed.target.architecture},
-                      {"kernel", built.needed.label()},
+                      {"kernel", built.needed.label},
                       {"workload", built.needed.workload},
                       {"source", kernel.source.text}};
   if (!built.problem.empty()) {
@@ -255,7 +255,7 @@ int build_all(const Options& options) {
   for (const BuiltKernel& built : all) {
     const std::string fault = fault_of(built);
     if (fault.empty() || ++faults > most_shown) continue;
-    fmt::print(stderr, "{} for {}, of {}: {}\n", built.needed.label(), built.needed.target.architecture,
+    fmt::print(stderr, "{} for {}, of {}: {}\n", built.needed.label, built.needed.target.architecture,
                built.needed.workload, fault);
   }
   if (faults > 0)
