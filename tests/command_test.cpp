@@ -3,9 +3,11 @@
 #include <sys/wait.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 
 #include "temporary_folder.h"
@@ -18,10 +20,11 @@ struct Ran {
   std::string output, errors;
 };
 
-Ran run(const std::string& arguments) {
+// `variables` are set for the command alone: "NAME=value ".
+Ran run(const std::string& arguments, const std::string& variables = {}) {
 #ifdef HEARTH_COMMAND
   const test::TemporaryFolder folder;
-  const std::string command = std::string("'") + HEARTH_COMMAND + "' " + arguments + " >'" +
+  const std::string command = variables + "'" + HEARTH_COMMAND + "' " + arguments + " >'" +
                               (folder / "output").string() + "' 2>'" + (folder / "errors").string() + "'";
   const auto contents = [&](const char* name) {
     std::ifstream file(folder / name, std::ios::binary);
@@ -35,6 +38,7 @@ Ran run(const std::string& arguments) {
   return ran;
 #else
   (void)arguments;
+  (void)variables;
   return {};
 #endif
 }
@@ -54,7 +58,8 @@ TEST_F(Command, VersionAndHelp) {
   EXPECT_TRUE(version.output.starts_with("hearth ")) << version.output;
   EXPECT_TRUE(version.errors.empty());
   for (const char* arguments :
-       {"--help", "demo --help", "train --help", "train mnist --help", "devices --help", "tune --help"}) {
+       {"--help", "demo --help", "train --help", "train mnist --help", "devices --help", "doctor --help",
+        "kernels --help", "kernels build --help", "tune --help"}) {
     const Ran help = run(arguments);
     EXPECT_EQ(help.status, 0) << arguments;
     EXPECT_NE(help.output.find("Usage:"), std::string::npos) << help.output;
@@ -64,7 +69,8 @@ TEST_F(Command, VersionAndHelp) {
 TEST_F(Command, WrongUseIsStatus2) {
   for (const char* arguments :
        {"", "nonsense", "--nonsense", "train", "train mnist --epochs 0", "train mnist --lr -1",
-        "train mnist --precision f8", "train mnist --resume", "devices more", "tune --show --clear",
+        "train mnist --precision f8", "train mnist --resume", "devices more", "doctor more", "kernels",
+        "kernels list --json --markdown", "kernels build --jobs 0", "tune --show --clear",
         "tune --model none", "tune --shapes 1,2"}) {
     const Ran wrong = run(arguments);
     EXPECT_EQ(wrong.status, 2) << arguments;
@@ -100,6 +106,13 @@ TEST_F(Command, FailuresAreStatus1) {
   const Ran device = run("train mnist --device abacus");
   EXPECT_EQ(device.status, 1);
   EXPECT_TRUE(device.errors.starts_with("hearth: error: ")) << device.errors;
+  EXPECT_NE(device.errors.find("the devices are cpu"), std::string::npos) << device.errors;
+  const Ran architecture = run("kernels build --arch abacus");
+  EXPECT_EQ(architecture.status, 1);
+  EXPECT_NE(architecture.errors.find("\"abacus\" is not an architecture"), std::string::npos);
+  const Ran workload = run("kernels build --arch gfx1100 --workload abacus");
+  EXPECT_EQ(workload.status, 1);
+  EXPECT_NE(workload.errors.find("there is no workload \"abacus\""), std::string::npos);
 }
 
 TEST_F(Command, ListsDevices) {
@@ -110,6 +123,70 @@ TEST_F(Command, ListsDevices) {
   ASSERT_GE(json.size(), 1u);
   EXPECT_EQ(json[0]["device"], "cpu");
   EXPECT_GT(json[0]["total_memory"].get<std::uint64_t>(), 0u);
+  for (const auto& device : json) {
+    if (device["device"] == "cpu") continue;
+    EXPECT_GT(device["wave_size"].get<int>(), 0);
+    EXPECT_TRUE(device["pci_address"].get<std::string>().starts_with("0000:")) << device;
+    EXPECT_NE(table.output.find(device["architecture"].get<std::string>()), std::string::npos);
+    EXPECT_NE(table.output.find(device["library"].get<std::string>()), std::string::npos);
+  }
+}
+
+TEST_F(Command, TheDoctorsStatusIsItsVerdict) {
+  const Ran json = run("doctor --json");
+  const auto report = nlohmann::json::parse(json.output);
+  EXPECT_EQ(json.status, report["healthy"].get<bool>() ? 0 : 1);
+  ASSERT_GE(report["findings"].size(), 3u);
+  for (const auto& finding : report["findings"]) EXPECT_FALSE(finding["found"].get<std::string>().empty());
+  if (std::getenv("HIPEMU") != nullptr) {
+    EXPECT_EQ(json.status, 0) << json.output;
+    EXPECT_EQ(report["device"], "rocm:0");
+    const Ran text = run("doctor");
+    EXPECT_NE(text.output.find("rocm:0 works"), std::string::npos) << text.output;
+    EXPECT_NE(text.output.find("Healthy: rocm:0"), std::string::npos) << text.output;
+  }
+  EXPECT_EQ(run("doctor --device cpu").status, 0);
+  const Ran missing = run("doctor --device gfx700");
+  EXPECT_EQ(missing.status, 1);
+  EXPECT_NE(missing.output.find("no GPU has this architecture"), std::string::npos) << missing.output;
+}
+
+TEST_F(Command, KernelsAreBuiltListedAndCleared) {
+  const test::TemporaryFolder cache;
+  const std::string variable = "HEARTH_KERNEL_CACHE='" + cache.path().string() + "' ";
+  if (std::getenv("HIPEMU") != nullptr) {
+    const auto page = cache / "page.md";
+    const Ran built = run("kernels build --arch gfx1101 --workload 'rope f16' --jobs 2 --json --markdown '" +
+                              page.string() + "'",
+                          variable);
+    ASSERT_EQ(built.status, 0) << built.errors;
+    EXPECT_NE(built.errors.find(" compiled"), std::string::npos) << built.errors;
+    const auto kernels = nlohmann::json::parse(built.output);
+    ASSERT_GE(kernels.size(), 4u);
+    std::set<std::string> names;
+    for (const auto& kernel : kernels) {
+      names.insert(kernel["kernel"]);
+      EXPECT_EQ(kernel["architecture"], "gfx1101");
+      EXPECT_GT(kernel["vector_registers"].get<int>(), 0) << kernel;
+      EXPECT_EQ(kernel["vector_spills"], 0) << kernel;
+      EXPECT_EQ(kernel["scratch_bytes"], 0) << kernel;
+      EXPECT_GT(kernel["occupancy"].get<int>(), 0) << kernel;
+      EXPECT_GT(kernel["threads"].get<int>(), 0) << kernel;
+      if (kernel["kernel"] == "rope: rotate") {
+        EXPECT_GT(kernel.value("wide_loads", 1), 0) << kernel;
+      }
+    }
+    EXPECT_TRUE(names.contains("rope: rotate") && names.contains("elementwise"));
+    const auto list = nlohmann::json::parse(run("kernels list --json", variable).output);
+    EXPECT_EQ(list["kernels"], kernels.size());
+    EXPECT_EQ(list["architectures"][0]["architecture"], "gfx1101");
+    std::ifstream file(page);
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    EXPECT_NE(text.find("\n| kernel | chips |"), std::string::npos) << text;
+    EXPECT_NE(text.find("| rope: rotate | gfx1101 |"), std::string::npos) << text;
+  }
+  EXPECT_EQ(run("kernels clear", variable).status, 0);
+  EXPECT_EQ(nlohmann::json::parse(run("kernels list --json", variable).output)["kernels"], 0);
 }
 
 }  // namespace

@@ -128,6 +128,8 @@ inline Tensor dense(const Array& array, DType dtype) {
       case DType::f64:
         append(bytes, v);
         break;
+      default:
+        throw std::logic_error("not a dtype of numbers");
     }
   return from_bytes(bytes, array.shape, dtype);
 }

@@ -20,5 +20,6 @@ void add_train(CLI::App& app, Action& action);
 void add_devices(CLI::App& app, Action& action);
 void add_doctor(CLI::App& app, Action& action);
 void add_tune(CLI::App& app, Action& action);
+void add_kernels(CLI::App& app, Action& action);
 
 }  // namespace hearth::cli

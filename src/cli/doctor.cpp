@@ -69,6 +69,8 @@ Outcome trial_in_child(const std::string& name) {
     return {{}, fmt::format("nothing came back within {} seconds: the driver hangs", trial_seconds)};
   if (WIFSIGNALED(status))
     return {{}, fmt::format("the driver's libraries ended the process: {}", strsignal(WTERMSIG(status)))};
+  text.erase(text.find_last_not_of('\n') + 1);
+  text.erase(0, text.rfind('\n') + 1);  // libraries may have printed before
   Outcome outcome{nlohmann::json::parse(text, nullptr, false), {}};
   if (outcome.value.is_discarded()) outcome.problem = "the trial ended without an outcome";
   return outcome;

@@ -25,6 +25,7 @@ int main(int argc, char** argv) {
   cli::add_devices(app, action);
   cli::add_doctor(app, action);
   cli::add_tune(app, action);
+  cli::add_kernels(app, action);
 
   try {
     app.parse(argc, argv);

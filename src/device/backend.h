@@ -87,5 +87,8 @@ class Backend {
 
 // The backend of a device. Throws DeviceUnavailable.
 Backend& backend(Device device);
+// Adds one under an index that no device of this machine has: it is not among devices(), and is kept until
+// the process ends. Throws ValueError when the index is taken.
+void add_backend(Device device, std::unique_ptr<Backend> backend);
 
 }  // namespace hearth

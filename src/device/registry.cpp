@@ -30,12 +30,20 @@ Backend& cpu_backend() {
   return *instance;
 }
 
+struct GpuBackends {
+  std::mutex mutex;
+  std::map<std::pair<DeviceKind, int>, std::unique_ptr<Backend>> by_device;
+};
+
 // Opened on first use, and never closed: tensors in static variables may outlive it.
+GpuBackends& gpu_backends() {
+  static auto& backends = *new GpuBackends;
+  return backends;
+}
+
 Backend& gpu_backend(Device device) {
-  static std::mutex mutex;
-  static auto& backends = *new std::map<std::pair<DeviceKind, int>, std::unique_ptr<Backend>>;
-  const std::lock_guard lock(mutex);
-  auto& backend = backends[{device.kind, device.index}];
+  const std::lock_guard lock(gpu_backends().mutex);
+  auto& backend = gpu_backends().by_device[{device.kind, device.index}];
   if (backend) return *backend;
   const int count = gpu::device_count(device.kind);
   if (count == 0)
@@ -60,6 +68,14 @@ Backend& backend(Device device) {
   if (device.kind == DeviceKind::cpu)
     throw DeviceUnavailable(fmt::format("[device] cpu:{} is not there: the CPU is one device", device.index));
   return gpu_backend(device);
+}
+
+void add_backend(Device device, std::unique_ptr<Backend> backend) {
+  const bool taken = device.kind == DeviceKind::cpu || device.index < gpu::device_count(device.kind);
+  const std::lock_guard lock(gpu_backends().mutex);
+  auto& place = gpu_backends().by_device[{device.kind, device.index}];
+  if (taken || place) throw ValueError(fmt::format("[device] {} is taken", to_string(device)));
+  place = std::move(backend);
 }
 
 std::string to_string(Device device) {

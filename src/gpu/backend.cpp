@@ -17,16 +17,11 @@ namespace {
 
 class GpuBackend final : public Backend {
  public:
-  GpuBackend(const Driver& driver, int ordinal, Device device)
-      : gpu_(driver, ordinal, device), device_(device) {
+  explicit GpuBackend(std::unique_ptr<GpuDevice> device) : device_(std::move(device)), gpu_(*device_) {
     gpu_.pool().configure(config());
   }
 
-  DeviceInfo info() const override {
-    DeviceInfo info = describe(device_);
-    info.free_memory = gpu_.free_memory();
-    return info;
-  }
+  DeviceInfo info() const override { return gpu_.info(); }
   std::shared_ptr<Buffer> allocate(std::size_t bytes) override { return gpu_.pool().allocate(bytes); }
   void copy_to_host(void* host, const Buffer& source, std::size_t offset, std::size_t bytes) override {
     if (bytes == 0) return;
@@ -94,19 +89,23 @@ class GpuBackend final : public Backend {
     return load_user_kernel(gpu_, source, name, options);
   }
   void synchronize() override { gpu_.synchronize(); }
-  MemoryStats memory_stats() const override { return const_cast<GpuDevice&>(gpu_).pool().stats(); }
+  MemoryStats memory_stats() const override { return gpu_.pool().stats(); }
   void reset_peak_memory() override { gpu_.pool().reset_peak(); }
   void empty_cache() override { gpu_.pool().empty_cache(); }
 
  private:
-  GpuDevice gpu_;
-  Device device_;
+  std::unique_ptr<GpuDevice> device_;
+  GpuDevice& gpu_;
 };
 
 }  // namespace
 
 std::unique_ptr<Backend> make_backend(Device device) {
-  return std::make_unique<GpuBackend>(driver_of(device.kind), device.index, device);
+  return make_backend(std::make_unique<GpuDevice>(driver_of(device.kind), device.index, device));
+}
+
+std::unique_ptr<Backend> make_backend(std::unique_ptr<GpuDevice> device) {
+  return std::make_unique<GpuBackend>(std::move(device));
 }
 
 }  // namespace hearth::gpu

@@ -8,6 +8,8 @@
 
 namespace hearth::gpu {
 
+class GpuDevice;
+
 int device_count(DeviceKind kind);
 // Why there is no device of this kind; empty when there is one.
 std::string unavailable_reason(DeviceKind kind);
@@ -15,5 +17,6 @@ std::string unavailable_reason(DeviceKind kind);
 DeviceInfo describe(Device device);
 // Of a device below device_count(). Throws DeviceError.
 std::unique_ptr<Backend> make_backend(Device device);
+std::unique_ptr<Backend> make_backend(std::unique_ptr<GpuDevice> device);
 
 }  // namespace hearth::gpu

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <thread>
 
+#include "gpu/backends.h"
 #include "gpu/launch_recorder.h"
 #include "graph/op.h"
 #include "hearth/config.h"
@@ -41,26 +42,42 @@ class DriverMemory final : public MemorySource {
   std::size_t total_;
 };
 
-}  // namespace
-
-GpuDevice::GpuDevice(const Driver& driver, int ordinal, Device device)
-    : driver_(driver), ordinal_(ordinal), device_(device) {
-  use();
+DeviceFacts ask(const Driver& driver, int ordinal) {
+  driver.check(driver.call.use_device(ordinal), "choosing the device");
+  DeviceFacts facts;
   std::array<char, 256> text{};
   driver.check(driver.call.device_name(text.data(), static_cast<int>(text.size()), ordinal),
                "asking for the name");
-  name_ = text.data();
+  facts.name = text.data();
   driver.check(driver.call.device_architecture(text.data(), static_cast<int>(text.size()), ordinal),
                "asking for the architecture");
-  architecture_ = text.data();
-  target_ = target_of(architecture_);
-  driver.check(driver.call.device_total_memory(&total_memory_, ordinal), "asking for the memory");
-  wave_size_ = driver.attribute(Attribute::wave_size, ordinal);
-  target_.wave_size = wave_size_;
+  facts.architecture = text.data();
+  driver.check(driver.call.device_total_memory(&facts.total_memory, ordinal), "asking for the memory");
+  facts.wave_size = driver.attribute(Attribute::wave_size, ordinal);
+  facts.compute_units = driver.attribute(Attribute::compute_units, ordinal);
+  facts.shared_bytes = static_cast<std::size_t>(driver.attribute(Attribute::shared_per_block, ordinal));
+  return facts;
+}
+
+std::unique_ptr<MemorySource> memory_of(const Driver& driver, int ordinal) {
+  std::size_t total = 0;
+  driver.check(driver.call.device_total_memory(&total, ordinal), "asking for the memory");
+  return std::make_unique<DriverMemory>(driver, ordinal, total);
+}
+
+}  // namespace
+
+GpuDevice::GpuDevice(const Driver& driver, int ordinal, Device device, DeviceFacts facts,
+                     std::unique_ptr<MemorySource> memory)
+    : driver_(driver),
+      ordinal_(ordinal),
+      device_(device),
+      facts_(std::move(facts)),
+      target_(target_of(facts_.architecture)),
+      pool_(std::make_unique<MemoryPool>(std::move(memory), device)) {
+  target_.wave_size = facts_.wave_size;
   plain_target_ = target_;
   plain_target_.matrix = MatrixUnit::none;
-  compute_units_ = driver.attribute(Attribute::compute_units, ordinal);
-  shared_bytes_ = static_cast<std::size_t>(driver.attribute(Attribute::shared_per_block, ordinal));
   constexpr unsigned non_blocking = 1;
   driver.check(driver.call.stream_create(&stream_, non_blocking), "creating a stream");
   driver.check(driver.call.stream_create(&capture_stream_, non_blocking), "creating a stream");
@@ -68,15 +85,18 @@ GpuDevice::GpuDevice(const Driver& driver, int ordinal, Device device)
   driver.check(driver.call.allocate_host(&fault, sizeof *fault_, 0), "allocating memory of the host");
   fault_ = static_cast<std::uint64_t*>(fault);
   *fault_ = 0;
-  pool_ =
-      std::make_unique<MemoryPool>(std::make_unique<DriverMemory>(driver, ordinal, total_memory_), device);
 }
 
-std::size_t GpuDevice::free_memory() const {
+GpuDevice::GpuDevice(const Driver& driver, int ordinal, Device device)
+    : GpuDevice(driver, ordinal, device, ask(driver, ordinal), memory_of(driver, ordinal)) {}
+
+DeviceInfo GpuDevice::info() const {
+  DeviceInfo info = describe(device_);
   use();
   std::size_t free = 0, total = 0;
   driver_.check(driver_.call.memory_info(&free, &total), "asking for free memory");
-  return std::min(free, total);
+  info.free_memory = std::min(free, total);
+  return info;
 }
 
 const Target& GpuDevice::target() const { return config().enable_matrix_cores ? target_ : plain_target_; }
@@ -137,7 +157,13 @@ Function GpuDevice::function(const KernelSource& source, const std::string& name
   key += source.text;
   const std::lock_guard lock(mutex_);
   if (const auto found = functions_.find(key); found != functions_.end()) return found->second;
-  const std::vector<char> code = compile(driver_, architecture_, wave_size_, source);
+  const Function function = load(source, name);
+  functions_.emplace(std::move(key), function);
+  return function;
+}
+
+Function GpuDevice::load(const KernelSource& source, const std::string& name) {
+  const std::vector<char> code = compile(driver_, architecture(), wave_size(), source);
   use();
   ModuleHandle module = nullptr;
   driver_.check(driver_.call.module_load(&module, code.data()), "loading a kernel");
@@ -148,7 +174,6 @@ Function GpuDevice::function(const KernelSource& source, const std::string& name
                                       function.handle) == 0 &&
       most > 0)
     function.most_threads = most;
-  functions_.emplace(std::move(key), function);
   return function;
 }
 
@@ -189,7 +214,7 @@ GraphHandle GpuDevice::capture(const ForeignWork& work) const {
 
 unsigned GpuDevice::grid_for(std::uint64_t items, unsigned per_block) const {
   const std::uint64_t needed = (items + per_block - 1) / per_block;
-  const std::uint64_t resident = static_cast<std::uint64_t>(compute_units_) * 16;
+  const std::uint64_t resident = static_cast<std::uint64_t>(compute_units()) * 16;
   return static_cast<unsigned>(std::max<std::uint64_t>(1, std::min(needed, resident)));
 }
 

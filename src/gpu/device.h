@@ -21,6 +21,13 @@
 
 namespace hearth::gpu {
 
+// What is to be known of a GPU before it can be used.
+struct DeviceFacts {
+  std::string name, architecture;
+  int wave_size = 32, compute_units = 1;
+  std::size_t shared_bytes = 0, total_memory = 0;
+};
+
 // A kernel on a device.
 struct Function {
   FunctionHandle handle = nullptr;
@@ -78,16 +85,19 @@ class LazyFunction {
 class GpuDevice {
  public:
   GpuDevice(const Driver& driver, int ordinal, Device device);
+  virtual ~GpuDevice() = default;
+  GpuDevice(const GpuDevice&) = delete;
+  GpuDevice& operator=(const GpuDevice&) = delete;
 
   const Driver& driver() const { return driver_; }
-  const std::string& architecture() const { return architecture_; }
+  const std::string& architecture() const { return facts_.architecture; }
   const Target& target() const;  // without a matrix unit where Config::enable_matrix_cores is off
-  const std::string& name() const { return name_; }
-  int wave_size() const { return wave_size_; }
-  int compute_units() const { return compute_units_; }
-  std::size_t shared_bytes() const { return shared_bytes_; }
-  std::size_t total_memory() const { return total_memory_; }
-  std::size_t free_memory() const;
+  const std::string& name() const { return facts_.name; }
+  int wave_size() const { return facts_.wave_size; }
+  int compute_units() const { return facts_.compute_units; }
+  std::size_t shared_bytes() const { return facts_.shared_bytes; }
+  std::size_t total_memory() const { return facts_.total_memory; }
+  virtual DeviceInfo info() const;
   MemoryPool& pool() { return *pool_; }
   StreamHandle stream() const { return stream_; }
 
@@ -117,7 +127,15 @@ class GpuDevice {
   // Blocks that fill the device with a loop over the rest, for `items` of work in blocks of `per_block`.
   unsigned grid_for(std::uint64_t items, unsigned per_block) const;
 
+ protected:
+  // Does not ask the driver what the device is.
+  GpuDevice(const Driver& driver, int ordinal, Device device, DeviceFacts facts,
+            std::unique_ptr<MemorySource> memory);
+  const DeviceFacts& facts() const { return facts_; }
+  Device device() const { return device_; }
+
  private:
+  virtual Function load(const KernelSource& source, const std::string& name);  // one at a time
   void wait() const;
   [[noreturn]] void fail(int code) const;
   std::string failure() const;
@@ -125,10 +143,8 @@ class GpuDevice {
   const Driver& driver_;
   int ordinal_;
   Device device_;
-  std::string name_, architecture_;
+  DeviceFacts facts_;
   Target target_, plain_target_;  // the latter without a matrix unit
-  int wave_size_ = 32, compute_units_ = 1;
-  std::size_t shared_bytes_ = 0, total_memory_ = 0;
   StreamHandle stream_ = nullptr, capture_stream_ = nullptr;
   mutable std::mutex capture_mutex_;
   std::uint64_t* fault_ = nullptr;

@@ -1,0 +1,353 @@
+// `hearth kernels`: compiling kernels before they are needed, and looking after those that are kept.
+#include <fmt/format.h>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "base/file.h"
+#include "cli/commands.h"
+#include "cli/kernel_build.h"
+#include "cli/table.h"
+#include "gpu/kernel_cache.h"
+#include "hearth/device.h"
+#include "hearth/error.h"
+
+namespace hearth::cli {
+namespace {
+
+struct Options {
+  std::vector<std::string> architectures;
+  std::string workload;  // those whose name contains it
+  int jobs = 0;          // 0: one per core
+  bool json = false;
+  bool markdown = false;      // of `list`
+  std::string markdown_file;  // of `build`
+};
+
+constexpr std::uint32_t most_shared_amd = 64 << 10;
+
+// Those given; or those of the GPUs that are there.
+std::vector<std::string> architectures(const Options& options) {
+  std::vector<std::string> names;
+  for (const std::string& name : options.architectures) {
+    if (!name.starts_with("gfx") && !name.starts_with("sm_"))
+      throw ValueError(fmt::format("\"{}\" is not an architecture; expected e.g. gfx1100 or sm_90", name));
+    names.push_back(name);
+  }
+  if (!names.empty()) return names;
+  for (const Device device : devices())
+    if (device.kind != DeviceKind::cpu) {
+      const std::string name = device_info(device).architecture;
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    }
+  if (names.empty()) throw DeviceUnavailable("there is no GPU; name architectures with --arch");
+  return names;
+}
+
+std::vector<Workload> workloads(const Options& options) {
+  std::vector<Workload> chosen = kernel_workloads();
+  std::string names;
+  for (const Workload& workload : chosen) names += (names.empty() ? "" : ", ") + workload.name;
+  std::erase_if(chosen, [&](const Workload& workload) {
+    return workload.name.find(options.workload) == std::string::npos;
+  });
+  if (chosen.empty())
+    throw ValueError(fmt::format("there is no workload \"{}\"; there are {}", options.workload, names));
+  return chosen;
+}
+
+// What is wrong with a kernel; empty: nothing.
+std::string fault_of(const BuiltKernel& built) {
+  if (!built.problem.empty()) return built.problem;
+  const int spills = built.resources.vector_spills.value_or(0);
+  if (spills > 0) return fmt::format("{} vector registers are spilled", spills);
+  if (built.needed.target.amd && built.resources.shared_bytes > most_shared_amd)
+    return fmt::format("{} bytes of LDS are more than a block can have", built.resources.shared_bytes);
+  return "";
+}
+
+// The figures of all variants of a kernel on a chip.
+struct Worst {
+  std::size_t variants = 0, failed = 0, checked = 0, loading = 0, wide = 0, matrix = 0;
+  int vector_registers = 0, occupancy = 0, occupancy_most = 0;
+  std::optional<int> scalar_registers, vector_spills, scalar_spills;
+  std::uint32_t shared_bytes = 0, scratch_bytes = 0;
+
+  void add(const BuiltKernel& built) {
+    ++variants;
+    if (!built.problem.empty()) {
+      ++failed;
+      return;
+    }
+    const gpu::KernelResources& r = built.resources;
+    vector_registers = std::max(vector_registers, r.vector_registers);
+    scalar_registers = std::max(scalar_registers, r.scalar_registers);
+    vector_spills = std::max(vector_spills, r.vector_spills);
+    scalar_spills = std::max(scalar_spills, r.scalar_spills);
+    shared_bytes = std::max(shared_bytes, r.shared_bytes);
+    scratch_bytes = std::max(scratch_bytes, r.scratch_bytes);
+    if (occupancy_most == 0 || built.occupancy.resident < occupancy) {
+      occupancy = built.occupancy.resident;
+      occupancy_most = built.occupancy.most;
+    }
+    if (!built.instructions) return;
+    ++checked;
+    loading += built.instructions->loads > 0;
+    wide += built.instructions->wide_loads > 0;
+    matrix += built.instructions->matrix > 0;
+  }
+};
+
+std::string text_of(const std::optional<int>& number) { return number ? std::to_string(*number) : "-"; }
+
+// "12 of 20" variants that have an instruction; "-" where none is expected.
+std::string share(bool expected, std::size_t have, std::size_t of, const Worst& worst) {
+  if (!expected) return "-";
+  return worst.checked == 0 ? "not checked" : fmt::format("{} of {}", have, of);
+}
+
+std::vector<std::string> cells(const std::string& label, const gpu::Target& target, const Worst& worst) {
+  return {std::to_string(worst.variants),
+          std::to_string(worst.vector_registers),
+          text_of(worst.scalar_registers),
+          worst.vector_spills ? fmt::format("{} / {}", *worst.vector_spills, worst.scalar_spills.value_or(0))
+                              : "-",
+          std::to_string(worst.shared_bytes),
+          std::to_string(worst.scratch_bytes),
+          fmt::format("{}/{}", worst.occupancy, worst.occupancy_most),
+          share(is_memory_bound(label), worst.wide, worst.loading, worst),
+          share(is_matrix_work(label) && target.matrix != gpu::MatrixUnit::none, worst.matrix, worst.checked,
+                worst),
+          worst.failed > 0 ? fmt::format("{} failed", worst.failed) : ""};
+}
+
+// A row per kernel, for all chips on which its figures are the same.
+Table table_of(const std::vector<BuiltKernel>& all) {
+  std::map<std::string, std::vector<std::pair<gpu::Target, Worst>>> kernels;
+  for (const BuiltKernel& built : all) {
+    auto& chips = kernels[built.needed.label];
+    const gpu::Target& target = built.needed.target;
+    if (chips.empty() || chips.back().first.architecture != target.architecture)
+      chips.push_back({target, {}});
+    chips.back().second.add(built);
+  }
+  Table table{{"kernel", "chips", "variants", "VGPR", "SGPR", "spills V / S", "LDS", "scratch", "occupancy",
+               "16-byte loads", "matrix unit", ""}};
+  for (const auto& [label, chips] : kernels) {
+    Table rows;
+    for (const auto& [target, worst] : chips) {
+      const auto figures = cells(label, target, worst);
+      const auto same = std::find_if(rows.begin(), rows.end(), [&](const auto& row) {
+        return std::equal(figures.begin(), figures.end(), row.begin() + 2, row.end());
+      });
+      if (same != rows.end()) {
+        (*same)[1] += " " + target.architecture;
+        continue;
+      }
+      rows.push_back({label, target.architecture});
+      rows.back().insert(rows.back().end(), figures.begin(), figures.end());
+    }
+    table.insert(table.end(), rows.begin(), rows.end());
+  }
+  const bool any_failed =
+      std::any_of(table.begin() + 1, table.end(), [](const auto& row) { return !row.back().empty(); });
+  if (!any_failed)
+    for (auto& row : table) row.pop_back();
+  return table;
+}
+
+nlohmann::json to_json(const BuiltKernel& built) {
+  const gpu::NotedKernel& kernel = built.needed.kernel;
+  nlohmann::json json{{"architecture", built.needed.target.architecture},
+                      {"kernel", built.needed.label},
+                      {"workload", built.needed.workload},
+                      {"source", kernel.source.text}};
+  if (!built.problem.empty()) {
+    json["problem"] = built.problem;
+    return json;
+  }
+  const gpu::KernelResources& r = built.resources;
+  const auto or_null = [](const std::optional<int>& number) {
+    return number ? nlohmann::json(*number) : nlohmann::json();
+  };
+  json.update({{"vector_registers", r.vector_registers},
+               {"accumulation_registers", r.accumulation_registers},
+               {"scalar_registers", or_null(r.scalar_registers)},
+               {"vector_spills", or_null(r.vector_spills)},
+               {"scalar_spills", or_null(r.scalar_spills)},
+               {"shared_bytes", r.shared_bytes},
+               {"scratch_bytes", r.scratch_bytes},
+               {"threads", kernel.threads},
+               {"occupancy", built.occupancy.resident},
+               {"occupancy_most", built.occupancy.most}});
+  if (built.instructions)
+    json.update({{"loads", built.instructions->loads},
+                 {"wide_loads", built.instructions->wide_loads},
+                 {"matrix_instructions", built.instructions->matrix}});
+  return json;
+}
+
+constexpr const char* legend =
+    "A kernel has variants for types, shapes and alignments; each column has the worst of them. VGPR and "
+    "SGPR: "
+    "registers; spills of vector and of scalar registers; LDS in bytes per block; scratch in bytes per lane; "
+    "occupancy in waves per SIMD (AMD) or blocks per multiprocessor (NVIDIA), of the most there can be. "
+    "16-byte loads: variants that have them, of those that load at all, where memory is the limit (variants "
+    "for strided or single values cannot). Matrix unit: variants that use it (gfx11 and gfx12 have none for "
+    "f32 and f64).";
+
+// The page docs/kernels.md.
+std::string page(const std::vector<BuiltKernel>& all, const Options& options) {
+  return fmt::format(
+      "# What the kernels use\n\n"
+      "The kernels that training, text generation and the single operations use, compiled for chips that "
+      "need not be there. This page is what\n\n"
+      "    hearth kernels build --arch {} --markdown FILE\n\n"
+      "writes; the command fails if a kernel does not compile, spills vector registers or needs more than "
+      "64 KiB of LDS. {} kernels were compiled.\n\n{}\n\n{}",
+      fmt::join(architectures(options), ","), all.size(), legend, markdown(table_of(all)));
+}
+
+// On a terminal one line that changes; otherwise a line now and then.
+void show_progress(std::size_t done, std::size_t all) {
+  static const bool terminal = isatty(STDERR_FILENO) != 0;
+  if (terminal)
+    fmt::print(stderr, "\r{} of {} compiled{}", done, all, done == all ? "\n" : "");
+  else if (done % 100 == 0 || done == all)
+    fmt::print(stderr, "{} of {} compiled\n", done, all);
+}
+
+int build_all(const Options& options) {
+  std::vector<NeededKernel> needed;
+  const auto chosen = workloads(options);
+  for (const std::string& name : architectures(options)) {
+    const auto kernels = find_kernels(name, chosen);
+    needed.insert(needed.end(), kernels.begin(), kernels.end());
+  }
+  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const auto all = build_kernels(needed, options.jobs > 0 ? options.jobs : cores, show_progress);
+
+  if (options.json) {
+    nlohmann::json list = nlohmann::json::array();
+    for (const BuiltKernel& built : all) list.push_back(to_json(built));
+    fmt::print("{}\n", list.dump(2));
+  } else {
+    const gpu::CompilerStats stats = gpu::compiler_stats();
+    fmt::print("{}\n{}\n{} kernels; {} texts compiled now in {:.1f} s; kept in {}\n", plain(table_of(all)),
+               legend, all.size(), stats.compilations - stats.errors, stats.seconds,
+               gpu::kernel_cache().folder().empty() ? "memory only" : gpu::kernel_cache().folder().string());
+    if (disassembler().empty())
+      fmt::print("Instructions were not checked: there is no llvm-objdump for AMD code.\n");
+  }
+  if (!options.markdown_file.empty()) {
+    AtomicFile file(options.markdown_file);
+    file.write(page(all, options));
+    file.commit();
+  }
+
+  std::size_t faults = 0;
+  constexpr std::size_t most_shown = 20;
+  for (const BuiltKernel& built : all) {
+    const std::string fault = fault_of(built);
+    if (fault.empty() || ++faults > most_shown) continue;
+    fmt::print(stderr, "{} for {}, of {}: {}\n", built.needed.label, built.needed.target.architecture,
+               built.needed.workload, fault);
+  }
+  if (faults > 0)
+    throw CompileError(fmt::format("{} of {} kernels are not as they should be", faults, all.size()));
+  return success;
+}
+
+int list_cache(const Options& options) {
+  const gpu::KernelCache& cache = gpu::kernel_cache();
+  struct Sum {
+    std::size_t files = 0;
+    std::uint64_t bytes = 0;
+  };
+  std::map<std::string, Sum> by_architecture;
+  Sum total;
+  const auto count = [](Sum& sum, std::uint64_t bytes) {
+    ++sum.files;
+    sum.bytes += bytes;
+  };
+  for (const auto& file : cache.files()) {
+    std::string architecture = "damaged";
+    try {
+      architecture = gpu::read_code_object(gpu::KernelCache::read_code(file.path)).architecture;
+    } catch (const ValueError&) {
+    }
+    count(by_architecture[architecture], file.bytes);
+    count(total, file.bytes);
+  }
+  if (options.json) {
+    nlohmann::json list = nlohmann::json::array();
+    for (const auto& [name, sum] : by_architecture)
+      list.push_back({{"architecture", name}, {"kernels", sum.files}, {"bytes", sum.bytes}});
+    const nlohmann::json report{{"folder", cache.folder().string()},
+                                {"limit", cache.limit()},
+                                {"kernels", total.files},
+                                {"bytes", total.bytes},
+                                {"architectures", list}};
+    fmt::print("{}\n", report.dump(2));
+    return success;
+  }
+  const auto kibibytes = [](std::uint64_t bytes) { return fmt::format("{} KiB", (bytes + 1023) / 1024); };
+  Table table{{"architecture", "kernels", "size"}};
+  for (const auto& [name, sum] : by_architecture)
+    table.push_back({name, std::to_string(sum.files), kibibytes(sum.bytes)});
+  table.push_back({"all", std::to_string(total.files), kibibytes(total.bytes)});
+  fmt::print("{}\n", options.markdown ? markdown(table) : plain(table));
+  if (cache.folder().empty())
+    fmt::print("Nothing is kept on disk: HEARTH_KERNEL_CACHE is \"off\", or there is no home folder.\n");
+  else
+    fmt::print("In {}, of which the kernels used last are kept, at most {}.\n", cache.folder().string(),
+               gibibytes(cache.limit()));
+  return success;
+}
+
+int clear_cache() {
+  const std::size_t count = gpu::kernel_cache().files().size();
+  gpu::kernel_cache().clear();
+  fmt::print("{} kernels removed from {}\n", count, gpu::kernel_cache().folder().string());
+  return success;
+}
+
+}  // namespace
+
+void add_kernels(CLI::App& app, Action& action) {
+  CLI::App* command = app.add_subcommand("kernels", "Compile GPU kernels ahead of time; manage those kept");
+  command->require_subcommand(1);
+  const auto options = std::make_shared<Options>();
+  CLI::App* build = command->add_subcommand(
+      "build", "Compile the kernels that programs use and show what registers and memory they need");
+  build
+      ->add_option(
+          "--arch", options->architectures,
+          "Architectures, e.g. gfx1101,gfx942,sm_90; the GPUs need not be there. Default: those that are")
+      ->delimiter(',');
+  build->add_option("--workload", options->workload,
+                    "Only for workloads whose name contains this, e.g. gpt or \"matmul f16\"");
+  build
+      ->add_option(
+          "--jobs", options->jobs,
+          "Kernels to compile at the same time (default: one per core); 1 for the compiler of ROCm 5")
+      ->check(CLI::Range(1, 1024).description(""))
+      ->type_name("N");
+  build->add_flag("--json", options->json, "Print all variants as JSON");
+  build->add_option("--markdown", options->markdown_file, "Also write the table as a page in Markdown")
+      ->type_name("FILE");
+  build->callback([options, &action] { action = [options] { return build_all(*options); }; });
+  CLI::App* list = command->add_subcommand("list", "Show what is kept on disk");
+  CLI::Option* json = list->add_flag("--json", options->json, "Print JSON");
+  list->add_flag("--markdown", options->markdown, "Print the table in Markdown")->excludes(json);
+  list->callback([options, &action] { action = [options] { return list_cache(*options); }; });
+  CLI::App* clear = command->add_subcommand("clear", "Remove what is kept on disk");
+  clear->callback([&action] { action = [] { return clear_cache(); }; });
+}
+
+}  // namespace hearth::cli

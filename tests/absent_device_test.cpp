@@ -1,0 +1,146 @@
+// GPUs that are not there: plans run on them without a driver or a compiler, and the kernels they would need
+// are those that a real one compiles.
+#include "gpu/absent_device.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "device/backend.h"
+#include "gpu/backends.h"
+#include "hearth/hearth.h"
+
+namespace hearth::gpu {
+namespace {
+
+// Makes a device of this architecture the default one.
+class Absent {
+ public:
+  explicit Absent(const std::string& architecture) : before_(default_device()) {
+    static std::uint8_t next = 200;
+    device_ = {target_of(architecture).amd ? DeviceKind::rocm : DeviceKind::cuda, next++};
+    auto gpu = std::make_unique<AbsentDevice>(architecture, device_);
+    gpu_ = gpu.get();
+    add_backend(device_, make_backend(std::move(gpu)));
+    set_default_device(device_);
+  }
+  ~Absent() { set_default_device(before_); }
+  Absent(const Absent&) = delete;
+  Absent& operator=(const Absent&) = delete;
+  Device device() const { return device_; }
+  AbsentDevice& gpu() const { return *gpu_; }
+  std::set<std::string> names() const {
+    std::set<std::string> names;
+    for (const NotedKernel& kernel : gpu_->kernels()) names.insert(kernel.name);
+    return names;
+  }
+
+ private:
+  Device before_, device_;
+  AbsentDevice* gpu_;
+};
+
+Tensor given(const Shape& shape, DType dtype = DType::f32) {
+  Tensor x = zeros(shape, dtype);
+  x.eval();
+  return x;
+}
+
+TEST(AbsentDevice, PlansRunAndNothingIsCompiled) {
+  const auto before = compiler_stats();
+  for (const char* architecture : {"gfx1100", "gfx942", "sm_90"}) {
+    const Absent absent(architecture);
+    EXPECT_EQ(absent.gpu().target().architecture, architecture);
+    EXPECT_EQ(absent.gpu().wave_size(), target_of(architecture).wave_size);
+    Tensor x = given({64, 128}), weight = given({10, 128});
+    weight.requires_grad_();
+    const Tensor loss = cross_entropy(linear(relu(x), weight), given({64}, DType::i64));
+    loss.backward();
+    eval({loss, weight.grad()});
+    EXPECT_EQ(loss.item<float>(), 0.0f);  // what is read from it is zeros
+    const auto names = absent.names();
+    EXPECT_TRUE(names.contains("matmul") && names.contains("elementwise")) << architecture;
+    for (const NotedKernel& kernel : absent.gpu().kernels()) {
+      EXPECT_GT(kernel.threads, 0u) << kernel.name;
+      EXPECT_NE(kernel.source.text.find(" " + kernel.name + "("), std::string::npos) << kernel.source.text;
+    }
+  }
+  EXPECT_EQ(compiler_stats().compilations, before.compilations);
+}
+
+TEST(AbsentDevice, AKernelIsNotedOnceWithItsLargestLaunch) {
+  const Absent absent("gfx1100");
+  const Tensor q = given({1, 4, 64, 64}, DType::f16), k = given({1, 4, 64, 64}, DType::f16);
+  for (int i = 0; i < 3; ++i) attention(q, k, k).eval();  // the third time from a replay
+  const auto kernels = absent.gpu().kernels();
+  const auto is_attention = [](const NotedKernel& kernel) { return kernel.source.name == "attention"; };
+  ASSERT_EQ(std::count_if(kernels.begin(), kernels.end(), is_attention), 1);
+  const NotedKernel& forward = *std::find_if(kernels.begin(), kernels.end(), is_attention);
+  EXPECT_GT(forward.shared, 0u);
+  EXPECT_EQ(forward.threads % 32, 0u);
+}
+
+TEST(AbsentDevice, MemoryIsAddresses) {
+  const Absent absent("gfx942");
+  Backend& owner = backend(absent.device());
+  constexpr std::size_t bytes = std::size_t{1} << 30;
+  const auto a = owner.allocate(bytes), b = owner.allocate(bytes), c = owner.allocate(3);
+  const auto address = [](const auto& buffer) { return reinterpret_cast<std::uintptr_t>(buffer->data); };
+  for (const auto& buffer : {a, b, c}) EXPECT_EQ(address(buffer) % 256, 0u);
+  EXPECT_GE(address(b), address(a) + bytes);
+  EXPECT_GE(address(c), address(b) + bytes);
+  EXPECT_GE(owner.memory_stats().allocated, 2 * bytes);
+  int value = 7;
+  owner.copy_from_host(*a, 0, &value, sizeof value);
+  owner.copy_to_host(&value, *a, bytes - sizeof value, sizeof value);
+  EXPECT_EQ(value, 0);
+  owner.synchronize();
+}
+
+TEST(AbsentDevice, IsNotAmongTheDevices) {
+  const Absent absent("gfx1201");
+  for (const Device device : devices()) EXPECT_FALSE(device == absent.device());
+  const DeviceInfo info = device_info(absent.device());
+  EXPECT_EQ(info.architecture, "gfx1201");
+  EXPECT_EQ(info.wave_size, 32);
+  EXPECT_THROW(
+      add_backend(absent.device(), make_backend(std::make_unique<AbsentDevice>("gfx1201", absent.device()))),
+      ValueError);
+  EXPECT_THROW(
+      add_backend(Device{}, make_backend(std::make_unique<AbsentDevice>("gfx1201", absent.device()))),
+      ValueError);
+}
+
+void typical_work(const Tensor& x, const Tensor& y) {
+  (x + y).eval();
+  (silu(x) * y).eval();
+  softmax(x).eval();
+  sum(x, {1}).eval();
+  x.to(DType::f16).eval();
+}
+
+// What is compiled for an absent GPU is what a program then asks for on a real one.
+TEST(AbsentDevice, ProgramsFindTheirKernels) {
+  bool any = false;
+  for (const Device device : devices()) {
+    if (device.kind == DeviceKind::cpu) continue;
+    any = true;
+    const Shape shape{128, 512};
+    const std::string architecture = device_info(device).architecture;
+    {
+      const Absent absent(architecture);
+      typical_work(given(shape), given(shape));
+      for (const NotedKernel& kernel : absent.gpu().kernels())
+        compile(driver_of(device.kind), architecture, absent.gpu().wave_size(), kernel.source);
+    }
+    const Tensor x = full(shape, 2.0).to(device), y = full(shape, 3.0).to(device);
+    const auto started = compiler_stats().compilations;
+    typical_work(x, y);
+    EXPECT_EQ(compiler_stats().compilations, started);
+  }
+  if (!any) GTEST_SKIP() << "no GPU";
+}
+
+}  // namespace
+}  // namespace hearth::gpu
