@@ -57,6 +57,8 @@ inline std::vector<std::byte> golden_bytes(DType dtype, std::int64_t count) {
       return golden_bytes<float>(count);
     case DType::f64:
       return golden_bytes<double>(count);
+    default:
+      throw std::logic_error("not a dtype of numbers");
   }
   return {};
 }
