@@ -29,11 +29,13 @@ struct OwnVariant {
 };
 constexpr OwnVariant own_variants[] = {
     {"own", MatmulVariant::automatic, true},
+    {"own wgmma_256", MatmulVariant::wgmma_256, true},
+    {"own wgmma_128", MatmulVariant::wgmma_128, true},
     {"own mma_large", MatmulVariant::mma_large, true},
     {"own mma_small", MatmulVariant::mma_small, true},
     {"own fma_large", MatmulVariant::fma_large, false},
     {"own fma_small", MatmulVariant::fma_small, false},
-    {"own skinny", MatmulVariant::skinny, false},
+    {"own skinny", MatmulVariant::skinny, true},
 };
 
 // The problem as the tuning file names it: the product, and what follows it.
@@ -151,6 +153,8 @@ class Choice {
       try {
         kernel = own(variant.variant);
       } catch (const KernelError&) {  // it does not fit
+        continue;
+      } catch (const CompileError&) {  // nor does the compiler take it
         continue;
       }
       candidates.push_back({variant.name, "", {}, [this, kernel] { return bench_->seconds(*kernel); }});
