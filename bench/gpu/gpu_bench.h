@@ -22,5 +22,6 @@ std::vector<double> device_medians(Device device, const std::vector<std::functio
 
 void gpu_memory(Report& report, const GpuOptions& options);
 void gpu_gemm(Report& report, const GpuOptions& options);
+void gpu_quantised(Report& report, const GpuOptions& options);
 
 }  // namespace hearth::bench

@@ -44,12 +44,12 @@ int run(int argc, char** argv) {
   app.add_option("--device", device, "the GPU: rocm:0, cuda:0, ...")->capture_default_str();
   app.add_option("--json", json, "write the results to this file");
   app.add_option("--markdown", markdown, "write a table to this file");
-  app.add_option("--only", groups, "groups to run: memory, gemm")->delimiter(',');
+  app.add_option("--only", groups, "groups to run: memory, gemm, quantised")->delimiter(',');
   app.add_flag("--quick", options.quick, "small sizes: to see that it works, not how fast");
   CLI11_PARSE(app, argc, argv);
 
   const std::vector<std::pair<std::string, void (*)(Report&, const GpuOptions&)>> all = {
-      {"memory", gpu_memory}, {"gemm", gpu_gemm}};
+      {"memory", gpu_memory}, {"gemm", gpu_gemm}, {"quantised", gpu_quantised}};
   for (const auto& group : groups)
     if (std::none_of(all.begin(), all.end(), [&](const auto& entry) { return entry.first == group; })) {
       fmt::print(stderr, "hearth-gpu-bench: error: unknown group \"{}\"\n", group);
