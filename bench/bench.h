@@ -61,6 +61,7 @@ double copy_bandwidth(std::size_t bytes);
 
 void memory_bound(Report& report, const Options& options);
 void dense(Report& report, const Options& options);
+void quantised(Report& report, const Options& options);
 void plans(Report& report, const Options& options);
 void training(Report& report, const Options& options);
 

@@ -19,7 +19,8 @@ int run(int argc, char** argv) {
   int threads = 0;
   app.add_option("--json", json, "write the results to this file");
   app.add_option("--markdown", markdown, "write a table to this file");
-  app.add_option("--only", groups, "groups to run: memory, dense, plans, training")->delimiter(',');
+  app.add_option("--only", groups, "groups to run: memory, dense, quantised, plans, training")
+      ->delimiter(',');
   app.add_option("--threads", threads, "CPU threads; 0 = one per core");
   app.add_flag("--profile", options.profile, "print where the time of training steps goes");
   app.add_flag("--quick", options.quick, "shorter runs");
@@ -29,7 +30,11 @@ int run(int argc, char** argv) {
   configured.threads = threads;
   set_config(configured);
   const std::vector<std::pair<std::string, void (*)(Report&, const Options&)>> all = {
-      {"memory", memory_bound}, {"dense", dense}, {"plans", plans}, {"training", training}};
+      {"memory", memory_bound},
+      {"dense", dense},
+      {"quantised", quantised},
+      {"plans", plans},
+      {"training", training}};
   for (const auto& group : groups)
     if (std::none_of(all.begin(), all.end(), [&](const auto& entry) { return entry.first == group; })) {
       fmt::print(stderr, "hearth-bench: error: unknown group \"{}\"\n", group);

@@ -25,5 +25,6 @@ void gpu_memory(Report& report, const GpuOptions& options);
 void gpu_gemm(Report& report, const GpuOptions& options);
 void gpu_vendor(Report& report, const GpuOptions& options);
 void gpu_training(Report& report, const GpuOptions& options);
+void gpu_quantised(Report& report, const GpuOptions& options);
 
 }  // namespace hearth::bench

@@ -138,18 +138,20 @@ std::string few_text(const Product& product, const FewTile& tile) {
         "    u32 rows, u32 columns, u32 depth, u32 parts) {{\n"
         "  u8* q = launched_shared<u8>();\n"
         "  Rounding* roundings = reinterpret_cast<Rounding*>(q + rows * depth);\n"
-        "  round_rows(x, row_stride, k_stride, rows, depth, q, roundings, threadIdx.x, blockDim.x);\n"
+        "  round_rows<quantised::{3}>(x, row_stride, k_stride, rows, depth, q, roundings, threadIdx.x, "
+        "blockDim.x);\n"
         "  barrier();\n{2}",
-        threads, type, body));
+        threads, type, body, dtype_name(product.format)));
   return kernel_text(fmt::format(
       "KERNEL void round_activations(const {1}* x, i64 row_stride, i64 k_stride, u8* q, Rounding* "
       "roundings,\n"
       "    u32 rows, u32 depth) {{\n"
-      "  round_rows(x, row_stride, k_stride, rows, depth, q, roundings, (u32)global_thread(), "
+      "  round_rows<quantised::{3}>(x, row_stride, k_stride, rows, depth, q, roundings, "
+      "(u32)global_thread(), "
       "(u32)global_threads());\n}}\n"
       "KERNEL_OF({0}) void multiply_blocks(Blocks blocks, const u8* q, const Rounding* roundings, {1}* y,\n"
       "    u32 rows, u32 columns, u32 depth, u32 parts) {{\n{2}",
-      threads, type, body));
+      threads, type, body, dtype_name(product.format)));
 }
 
 class FewRowsKernel final : public Kernel {
@@ -195,9 +197,11 @@ class FewRowsKernel final : public Kernel {
   }
 
  private:
-  // x as bytes, and a Rounding for each 32.
+  // x as bytes, and a Rounding for each 32 or 16.
   std::size_t rounded_bytes() const {
-    return static_cast<std::size_t>(product_.rows * product_.depth / 32) * (32 + rounding_bytes);
+    const std::int64_t each = block_elements(product_.format) == 32 ? 32 : 16;
+    return static_cast<std::size_t>(product_.rows * product_.depth / each) *
+           (static_cast<std::size_t>(each) + rounding_bytes);
   }
 
   GpuDevice& device_;

@@ -93,8 +93,7 @@ Device device_of(const LinearGraph& graph) {
 }  // namespace
 
 void* first_element(const Node& leaf) {
-  return static_cast<char*>(leaf.storage.buffer->data) +
-         storage_bytes(leaf.dtype, leaf.storage.offset);
+  return static_cast<char*>(leaf.storage.buffer->data) + storage_bytes(leaf.dtype, leaf.storage.offset);
 }
 
 Storage result_storage(const Plan& plan, std::size_t result,

@@ -41,8 +41,7 @@ const void* host_elements(const Tensor& tensor, Tensor& keep, std::vector<std::b
     node = &node_of(keep);
   }
   Backend& owner = backend((*node)->device);
-  const auto offset =
-      static_cast<std::size_t>(storage_bytes((*node)->dtype, (*node)->storage.offset));
+  const auto offset = static_cast<std::size_t>(storage_bytes((*node)->dtype, (*node)->storage.offset));
   if (owner.host_accessible()) return static_cast<const char*>((*node)->storage.buffer->data) + offset;
   staging.resize(tensor.nbytes());
   if (is_quantised((*node)->dtype))
@@ -100,8 +99,7 @@ const void* Tensor::raw_data() const {
     variable_->node = replacement;
   }
   const NodeRef& now = node_of(*this);
-  return static_cast<const char*>(now->storage.buffer->data) +
-         storage_bytes(now->dtype, now->storage.offset);
+  return static_cast<const char*>(now->storage.buffer->data) + storage_bytes(now->dtype, now->storage.offset);
 }
 
 void Tensor::check_dtype(DType expected) const {

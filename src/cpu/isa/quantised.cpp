@@ -269,34 +269,59 @@ void round_activations(const float* x, ActivationBlock* out, std::int64_t count)
   }
 }
 
+// With one row, each sum would wait for the one before: it is kept in several parts.
+template <int ROWS>
+constexpr int chains = ROWS == 1 ? 4 : 1;
+
+template <typename Block, int ROWS>
+struct DotProducts {
+  Floats products[ROWS][chains<ROWS>];
+  float offsets[ROWS] = {};
+
+  INLINE DotProducts() {
+    for (auto& row : products)
+      for (auto& chain : row) chain = no_floats();
+  }
+
+  INLINE void add(const Piece& piece, const ActivationBlock* x, std::int64_t stride, int chain) {
+    for (int r = 0; r < ROWS; ++r) {
+      const ActivationBlock& row = x[r * stride];
+      Floats& sum = products[r][chain];
+      const i8x16 low = as_signed(load(row.q)), high = as_signed(load(row.q + 16));
+      if constexpr (has_two_scales<Block>) {
+        sum = add_scaled(sum, add_products(no_sums(), piece.q[0], low), piece.scale[0] * row.scale);
+        sum = add_scaled(sum, add_products(no_sums(), piece.q[1], high), piece.scale[1] * row.scale);
+      } else {
+        const Sums sums = add_products(add_products(no_sums(), piece.q[0], low), piece.q[1], high);
+        sum = add_scaled(sum, sums, piece.scale[0] * row.scale);
+      }
+      if constexpr (has_offset<Block>)
+        offsets[r] += row.scale * (piece.offset[0] * static_cast<float>(row.sum[0]) +
+                                   piece.offset[1] * static_cast<float>(row.sum[1]));
+    }
+  }
+
+  INLINE float result(int r) const {
+    float sum = 0;
+    for (const Floats& chain : products[r]) sum += total(chain);
+    return sum - offsets[r];
+  }
+};
+
 template <typename Block, int ROWS>
 void dot(const void* weights, const ActivationBlock* x, std::int64_t stride, float* out, std::int64_t count) {
   const Block* block = static_cast<const Block*>(weights);
-  Floats products[ROWS];
-  float offsets[ROWS] = {};
-  for (int r = 0; r < ROWS; ++r) products[r] = no_floats();
-  for (std::int64_t i = 0; i < count / (32 * pieces<Block>); ++i)
+  constexpr int inside = pieces<Block>, together = inside > 1 ? inside : chains<ROWS>;
+  const std::int64_t all = count / 32;
+  DotProducts<Block, ROWS> sums;
+  std::int64_t first = 0;
+  for (; first + together <= all; first += together)
 #pragma GCC unroll 8
-    for (int p = 0; p < pieces<Block>; ++p, ++x) {
-      const Piece piece = unpack(block[i], p);
-      for (int r = 0; r < ROWS; ++r) {
-        const ActivationBlock& row = x[r * stride];
-        const i8x16 low = as_signed(load(row.q)), high = as_signed(load(row.q + 16));
-        if constexpr (has_two_scales<Block>) {
-          products[r] =
-              add_scaled(products[r], add_products(no_sums(), piece.q[0], low), piece.scale[0] * row.scale);
-          products[r] =
-              add_scaled(products[r], add_products(no_sums(), piece.q[1], high), piece.scale[1] * row.scale);
-        } else {
-          const Sums sums = add_products(add_products(no_sums(), piece.q[0], low), piece.q[1], high);
-          products[r] = add_scaled(products[r], sums, piece.scale[0] * row.scale);
-        }
-        if constexpr (has_offset<Block>)
-          offsets[r] += row.scale * (piece.offset[0] * static_cast<float>(row.sum[0]) +
-                                     piece.offset[1] * static_cast<float>(row.sum[1]));
-      }
-    }
-  for (int r = 0; r < ROWS; ++r) out[r] = total(products[r]) - offsets[r];
+    for (int i = 0; i < together; ++i)
+      sums.add(unpack(block[first / inside + i / inside], i % inside), x + first + i, stride,
+               i % chains<ROWS>);
+  for (; first < all; ++first) sums.add(unpack(block[first], 0), x + first, stride, 0);
+  for (int r = 0; r < ROWS; ++r) out[r] = sums.result(r);
 }
 
 }  // namespace

@@ -249,15 +249,26 @@ DEVICE void take(const Blocks& blocks, const i64* indices, const Nest<1>& places
 
 // ---- products with few rows ----
 
-// 32 neighbours of x, rounded to bytes: what these are multiplied with, and the sums of its halves.
+// x is rounded to bytes, 32 neighbours with one scale. It lies as pairs of runs are read: the first runs of
+// all pairs, then the second ones. A pair has one Rounding if its runs are neighbours, else each run has.
 struct Rounding {
   f32 scale;  // NaN where an element is not finite
-  u32 sums;
+  f32 sum;    // of the run's elements, or of the pair's
 };
-DEVICE i32 half_sum(u32 sums, u32 half) { return (i32)(i16)(sums >> 16 * half); }
+template <class Format>
+constexpr bool one_rounding = Format::second_run == 1;
 
-// Rows of x, rounded by all threads from `thread` on; bytes to `q`, (row, k / 32) to `roundings`.
-template <class T>
+struct RunPlace {
+  u32 pair, half;
+};
+template <class Format>
+DEVICE RunPlace place_of(u32 run) {
+  constexpr u32 second = Format::second_run;
+  return {run / (2 * second) * second + run % second, run / second % 2};
+}
+
+// Rows of x, rounded by all threads from number `thread` on.
+template <class Format, class T>
 DEVICE void round_rows(const T* x, i64 row_stride, i64 k_stride, u32 rows, u32 depth, u8* q,
                        Rounding* roundings, u32 thread, u32 threads) {
   const u32 quads = rows * depth / 4;
@@ -290,14 +301,21 @@ DEVICE void round_rows(const T* x, i64 row_stride, i64 k_stride, u32 rows, u32 d
     }
     sum += from_lane_xor(sum, 1);
     sum += from_lane_xor(sum, 2);
-    const i32 next = from_lane_xor(sum, 4);
+    if constexpr (one_rounding<Format>) sum += from_lane_xor(sum, 4);
     if (!there) continue;
-    *reinterpret_cast<u32*>(q + at) = bytes;
-    if (i % 8 == 0)
-      roundings[at / 32] = {finite ? largest / 127.0f : bit_cast<f32>(0x7fc00000u),
-                            ((u32)sum & 0xffff) | (u32)next << 16};
+    const RunPlace place = place_of<Format>(k / 16);
+    *reinterpret_cast<u32*>(q + row * depth + place.half * (depth / 2) + place.pair * 16 + k % 16) = bytes;
+    const f32 scale = finite ? largest / 127.0f : bit_cast<f32>(0x7fc00000u);
+    const Rounding rounding{scale, scale * (f32)sum};
+    if constexpr (one_rounding<Format>) {
+      if (k % 32 == 0) roundings[row * (depth / 32) + place.pair] = rounding;
+    } else {
+      if (k % 16 == 0) roundings[(row * 2 + place.half) * (depth / 32) + place.pair] = rounding;
+    }
   }
 }
+
+constexpr int few_threads = 256;
 
 template <int N>
 struct Sums {
@@ -310,10 +328,9 @@ template <class Format, int ROWS, int COLUMNS, int AHEAD, class T>
 DEVICE void multiply_few(const Blocks& blocks, const u8* q, const Rounding* roundings, T* y, u32 rows,
                          u32 columns, u32 depth, u32 parts) {
   constexpr u32 pairs = Format::elements / 32;
-  constexpr int waves_most = 1024 / WAVE;
-  __shared__ Sums<ROWS * COLUMNS> partial[waves_most];
+  __shared__ Sums<ROWS * COLUMNS> partial[few_threads / WAVE];
   const u32 in_row = depth / 32, blocks_in_row = depth / Format::elements;
-  const u32 groups = blockDim.x / WAVE / parts, group = wave() / parts, part = wave() % parts;
+  const u32 groups = few_threads / WAVE / parts, group = wave() / parts, part = wave() % parts;
   const u32 step = parts * WAVE;
   for (u32 base = blockIdx.x * groups * COLUMNS; base < columns; base += gridDim.x * groups * COLUMNS) {
     const u32 column = base + group * COLUMNS;
@@ -342,24 +359,29 @@ DEVICE void multiply_few(const Blocks& blocks, const u8* q, const Rounding* roun
         const u32 p = pair + a * step;
         if (p >= in_row) break;
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const u32 k =
-              p / pairs * Format::elements + (Format::first_run(p % pairs) + half * Format::second_run) * 16;
+        for (int r = 0; r < ROWS; ++r) {
+          const u32 row = (u32)r < rows ? r : 0;
+          Packet<u32, 4> x[2];
+          Rounding rounding[2];
 #pragma unroll
-          for (int r = 0; r < ROWS; ++r) {
-            const u32 row = (u32)r < rows ? r : 0;
-            const auto x = packet(q + row * depth + k);
-            const Rounding rounding = roundings[row * in_row + k / 32];
-            const f32 sum = (f32)half_sum(rounding.sums, k / 16 % 2);
+          for (int half = 0; half < 2; ++half) {
+            x[half] = packet(q + row * depth + half * (depth / 2) + p * 16);
+            rounding[half] =
+                one_rounding<Format> ? roundings[row * in_row + p] : roundings[(row * 2 + half) * in_row + p];
+          }
 #pragma unroll
-            for (int c = 0; c < COLUMNS; ++c) {
+          for (int c = 0; c < COLUMNS; ++c) {
+            f32& sum = sums.of[r * COLUMNS + c];
+            i32 dot = 0;
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
               const Run& w = held[a][c][half];
-              i32 dot = 0;
 #pragma unroll
-              for (int i = 0; i < 4; ++i) dot = dot4((i32)w.q[i], (i32)x.element[i], dot);
-              f32 value = w.scale * (f32)dot;
-              if constexpr (Format::has_offset) value = fmaf(-w.offset, sum, value);
-              sums.of[r * COLUMNS + c] = fmaf(rounding.scale, value, sums.of[r * COLUMNS + c]);
+              for (int i = 0; i < 4; ++i) dot = dot4((i32)w.q[i], (i32)x[half].element[i], dot);
+              if (one_rounding<Format> && half == 0) continue;
+              sum = fmaf(w.scale * rounding[half].scale, (f32)dot, sum);
+              if constexpr (Format::has_offset) sum = fmaf(-w.offset, rounding[half].sum, sum);
+              dot = 0;
             }
           }
         }
