@@ -254,7 +254,7 @@ std::unique_ptr<ProductLibrary> open_cublaslt(GpuDevice& device, std::vector<Ope
     names.push_back(fmt::format("libcublasLt.so.{}", major));
   const Library library(names_in(folders, names), attempts);
   if (!library) return nullptr;
-  Lt lt{.name = "cuBLASLt", .numbers = cuda_numbers, .call = {}, .handles = {}, .by_default = true};
+  Lt lt{.name = "cuBLASLt", .numbers = cuda_numbers, .call = {}, .handles = {}, .by_default = false};
   if (!prepare(library, "cublasLt", device, lt, attempts)) return nullptr;
   std::vector<std::string> missing;
   std::size_t (*version)() = nullptr;
