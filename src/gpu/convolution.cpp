@@ -227,7 +227,8 @@ class ConvolutionKernel final : public Kernel {
   std::uint64_t jobs() const {
     const GemmShape& shape = problem_.shape;
     constexpr std::uint64_t most = 1u << 30;
-    return std::min<std::uint64_t>(most, shape.products * shape.splits * shape.row_tiles * shape.column_tiles);
+    return std::min<std::uint64_t>(most,
+                                   shape.products * shape.splits * shape.row_tiles * shape.column_tiles);
   }
 
   void choose_tiles() {

@@ -49,8 +49,8 @@ DEVICE void row_losses(const T* x, const I* classes, f32* out, u64 rows, u64 siz
 
 // dx = (softmax(x) - [is the right class]) * slope of the row. Rows whose slope is zero were not counted.
 template <class T, int N, class I>
-DEVICE void row_loss_slopes(const T* x, const I* classes, const f32* results, const f32* slopes, T* dx, u64 rows,
-                            u64 size, i64 row_stride, i64 class_stride, i64 slope_stride) {
+DEVICE void row_loss_slopes(const T* x, const I* classes, const f32* results, const f32* slopes, T* dx,
+                            u64 rows, u64 size, i64 row_stride, i64 class_stride, i64 slope_stride) {
   for (u64 row = blockIdx.x; row < rows; row += gridDim.x) {
     const auto* in = reinterpret_cast<const Packet<T, N>*>(x + (i64)row * row_stride);
     auto* out = reinterpret_cast<Packet<T, N>*>(dx + row * size);
