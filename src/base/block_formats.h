@@ -73,11 +73,20 @@ struct Q6_K {  // element 128 n + 32 c + l: half c / 2 of low[64 n + 32 (c % 2) 
 };
 
 // Whose block it is, in the order of DType.
-#define HEARTH_BLOCK_FORMATS(FORMAT)                                                             \
-  FORMAT(q4_0, Q4_0)                                                                             \
-  FORMAT(q4_1, Q4_1)                                                                             \
-  FORMAT(q5_0, Q5_0) FORMAT(q5_1, Q5_1) FORMAT(q8_0, Q8_0) FORMAT(q2_k, Q2_K) FORMAT(q3_k, Q3_K) \
-      FORMAT(q4_k, Q4_K) FORMAT(q5_k, Q5_K) FORMAT(q6_k, Q6_K)
+// The formatter does not agree with itself here.
+// clang-format off
+#define HEARTH_BLOCK_FORMATS(FORMAT) \
+  FORMAT(q4_0, Q4_0) \
+  FORMAT(q4_1, Q4_1) \
+  FORMAT(q5_0, Q5_0) \
+  FORMAT(q5_1, Q5_1) \
+  FORMAT(q8_0, Q8_0) \
+  FORMAT(q2_k, Q2_K) \
+  FORMAT(q3_k, Q3_K) \
+  FORMAT(q4_k, Q4_K) \
+  FORMAT(q5_k, Q5_K) \
+  FORMAT(q6_k, Q6_K)
+// clang-format on
 
 #define HEARTH_CHECK_SIZE(dtype, Block) static_assert(sizeof(Block) == block_bytes(DType::dtype));
 HEARTH_BLOCK_FORMATS(HEARTH_CHECK_SIZE)
