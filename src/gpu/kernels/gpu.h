@@ -177,7 +177,11 @@ DEVICE T* launched_shared() {
 
 DEVICE f32 fast_exp2(f32 x) {  // two units in the last place; results below the normal range are zero
 #ifdef HEARTH_AMD
+#if __has_builtin(__builtin_amdgcn_exp2f)  // not in the compilers of ROCm 5
   return __builtin_amdgcn_exp2f(x);
+#else
+  return ::exp2f(x);
+#endif
 #else
   f32 result;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
