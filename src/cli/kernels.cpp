@@ -203,14 +203,16 @@ constexpr const char* legend =
 
 // The page docs/kernels.md.
 std::string page(const std::vector<BuiltKernel>& all, const Options& options) {
+  const auto is_faulty = [](const BuiltKernel& built) { return !fault_of(built).empty(); };
   return fmt::format(
       "# What the kernels use\n\n"
       "The kernels that training, text generation and the single operations use, compiled for chips that "
       "need not be there. This page is what\n\n"
       "    hearth kernels build --arch {} --markdown FILE\n\n"
-      "writes; the command fails if a kernel does not compile, spills vector registers or needs more than "
-      "64 KiB of LDS. {} kernels were compiled.\n\n{}\n\n{}",
-      fmt::join(architectures(options), ","), all.size(), legend, markdown(table_of(all)));
+      "writes. The command fails where a kernel does not compile, spills vector registers or needs more than "
+      "64 KiB of LDS: {} of these {} do.\n\n{}\n\n{}",
+      fmt::join(architectures(options), ","), std::count_if(all.begin(), all.end(), is_faulty), all.size(),
+      legend, markdown(table_of(all)));
 }
 
 // On a terminal one line that changes; otherwise a line now and then.
