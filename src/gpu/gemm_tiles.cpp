@@ -44,9 +44,14 @@ int gemm_packet(const GemmTile& tile, DType dtype) {
 }
 
 std::string gemm_fetch(const GemmTile& tile, DType dtype, bool along_k, int packet) {
+  if (packet == 1) {
+    // Steps of K that are written side by side, and few rows per thread: what is known of each takes
+    // registers.
+    const int together = tile.matrix_unit ? 8 : along_k ? 4 : 1;
+    return fmt::format("gemm::{}<{}>", along_k ? "EachAlongK" : "EachAlongRows", together);
+  }
   if (along_k) return fmt::format("gemm::AlongK<{}>", packet);
   if (!tile.matrix_unit) return fmt::format("gemm::AlongRows<{}>", packet);
-  if (packet == 1) return "gemm::AlongRows<1, 8>";
   return dtype == DType::i8 ? "gemm::AlongRows<4, 4>" : "gemm::AlongRows<8, 2>";
 }
 

@@ -74,17 +74,27 @@ struct Matrix {
   }
 };
 
-// How elements are fetched: LENGTH at once, along one of the axes.
+// How a thread fetches elements, so many rows and so many steps of K together: as packets along one of the
+// axes, or one by one. Neighbouring threads go on along K if `k_first`, else along rows.
 template <int LENGTH>
 struct AlongK {
   static constexpr int rows = 1, depth = LENGTH;
-  static constexpr bool k_first = true;
+  static constexpr bool k_first = true, packets = true;
 };
-// DEPTH steps of k at once, to be written side by side where a tile has K inside.
 template <int LENGTH, int DEPTH = 1>
 struct AlongRows {
   static constexpr int rows = LENGTH, depth = DEPTH;
-  static constexpr bool k_first = false;
+  static constexpr bool k_first = false, packets = true;
+};
+template <int DEPTH>
+struct EachAlongK {
+  static constexpr int rows = 1, depth = DEPTH;
+  static constexpr bool k_first = true, packets = false;
+};
+template <int DEPTH>
+struct EachAlongRows {
+  static constexpr int rows = 1, depth = DEPTH;
+  static constexpr bool k_first = false, packets = false;
 };
 
 // A thread's share of the ROWS x DEPTH elements of one step.
@@ -118,7 +128,7 @@ struct Stage {
     for (int i = 0; i < count; ++i) {
       if (!there(i)) continue;
       const i64 k = first_k + k_of(item(i));
-      if constexpr (Fetch::rows == 1 && (Fetch::depth == 1 || !Fetch::k_first)) {
+      if constexpr (!Fetch::packets) {
 #pragma unroll
         for (int d = 0; d < Fetch::depth; ++d) held[i][0][d] = source.at(rows[i], k + d);
       } else if constexpr (Fetch::k_first) {
