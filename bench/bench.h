@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "hearth/device.h"
+
 namespace hearth::bench {
 
 struct Row {
@@ -24,6 +26,9 @@ class Report {
  public:
   void add(Row row);
   const std::vector<Row>& rows() const { return rows_; }
+  // To files, where their names are not empty; `command` is what made them.
+  void write(const std::string& json, const std::string& markdown, Device device,
+             const std::string& command) const;
 
  private:
   std::vector<Row> rows_;

@@ -107,6 +107,33 @@ TEST_F(GpuTest, BroadcastAndStrides) {
   compare({randn({100})}, 1e-6, [](const auto& in) { return in[0].slice({{1, 98}}) * 2.0; });  // not aligned
 }
 
+TEST_F(GpuTest, RowsInPackets) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    compare({randn({7, 1, 64}).to(dtype), randn({5, 64}).to(dtype)}, 1e-6,
+            [](const auto& in) { return in[0] * 2.0 + in[1]; });
+    compare({randn({70, 1}).to(dtype), randn({32}).to(dtype)}, 1e-6,
+            [](const auto& in) { return in[0] + in[1]; });
+    compare({randn({20, 80}).to(dtype)}, 1e-6, [](const auto& in) {
+      return in[0].slice({{0, 20}, {8, 72}}) + 1.0;
+    });
+  }
+}
+
+TEST_F(GpuTest, TransposedTiles) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f64, DType::u8}) {
+    const auto numbers = [&](const Shape& shape) { return randint(0, 100, shape).to(dtype); };
+    compare({numbers({100, 70})}, 0,
+            [](const auto& in) { return in[0].transpose(0, 1) + in[0].transpose(0, 1); });
+    compare({numbers({100, 70}), numbers({70, 100})}, 0,
+            [](const auto& in) { return in[0].transpose(0, 1) + in[1]; });
+    compare({numbers({3, 40, 5, 50}), numbers({50})}, 0, [](const auto& in) {
+      return in[0].permute({0, 3, 2, 1}) + in[1].reshape({50, 1, 1});
+    });
+    compare({numbers({65, 129})}, 0,
+            [](const auto& in) { return flip(in[0], {0}).transpose(0, 1) + in[0].transpose(0, 1); });
+  }
+}
+
 TEST_F(GpuTest, NothingAndOne) {
   compare({zeros({0, 3})}, 0, [](const auto& in) { return in[0] + 1.0; });
   compare({full({}, 2.0)}, 0, [](const auto& in) { return in[0] * in[0]; });
@@ -115,13 +142,6 @@ TEST_F(GpuTest, NothingAndOne) {
 TEST_F(GpuTest, NotANumberAndInfinity) {
   compare({tensor(std::vector<float>{NAN, INFINITY, -INFINITY, 0.0f, -0.0f})}, 1e-6,
           [](const auto& in) { return maximum(in[0], full({5}, 1.0).to(in[0].device())); });
-}
-
-TEST_F(GpuTest, AnOperationWithoutAKernelSaysSo) {
-  for (const Device device : gpus()) {
-    const Tensor x = randn({4, 4}).to(device);
-    EXPECT_THROW(argsort(x, 1).eval(), KernelError);
-  }
 }
 
 TEST_F(GpuTest, StrictValidationFindsInfinity) {
@@ -155,6 +175,34 @@ TEST_F(GpuTest, KernelsOfTheUsersOwn) {
     EXPECT_THROW(fill.launch({.threads = {64}}, zeros({5, 20}).to(Device{}), 0.5f, 20, 5), DeviceError);
     EXPECT_THROW(fill.launch({.threads = {64}}, out.transpose(0, 1), 0.5f, 20, 5), ShapeError);
   }
+}
+
+// Last by name of its suite, and in a process of its own: a device that failed stays so.
+TEST(GpuDeathTest, AKernelThatFailsIsReportedFromThenOn) {
+  if (gpus().empty()) GTEST_SKIP() << "no GPU";
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        const Device device = gpus()[0];
+        const auto bad = compile_kernel(
+            "extern \"C\" __global__ void bad(int* p) { *(p + (1ll << 40)) = 1; }", "bad", device);
+        const Tensor x = zeros({4}, DType::i32).to(device).eval();
+        bad.launch({}, x);
+        int errors = 0;
+        for (int i = 0; i < 2; ++i) try {
+            synchronize(device);
+          } catch (const DeviceError& error) {
+            ++errors;
+            std::fprintf(stderr, "%s\n", error.what());
+          }
+        try {
+          (x + 1).eval();
+        } catch (const DeviceError&) {
+          ++errors;
+        }
+        std::_Exit(errors == 3 ? 0 : 1);
+      },
+      testing::ExitedWithCode(0), "cannot be used by this process any more");
 }
 
 TEST_F(GpuTest, AKernelThatDoesNotCompileShowsTheLog) {

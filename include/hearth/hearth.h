@@ -16,6 +16,7 @@
 #include "hearth/ops.h"
 #include "hearth/optim.h"
 #include "hearth/precision.h"
+#include "hearth/profile.h"
 #include "hearth/progress.h"
 #include "hearth/random.h"
 #include "hearth/schedule.h"

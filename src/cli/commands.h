@@ -18,5 +18,6 @@ using Action = std::function<int()>;
 void add_demo(CLI::App& app, Action& action);
 void add_train(CLI::App& app, Action& action);
 void add_devices(CLI::App& app, Action& action);
+void add_doctor(CLI::App& app, Action& action);
 
 }  // namespace hearth::cli

@@ -23,6 +23,7 @@ int main(int argc, char** argv) {
   cli::add_demo(app, action);
   cli::add_train(app, action);
   cli::add_devices(app, action);
+  cli::add_doctor(app, action);
 
   try {
     app.parse(argc, argv);

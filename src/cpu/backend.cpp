@@ -127,13 +127,15 @@ class CpuBackend final : public Backend {
         return make_pooling(step);
       case OpKind::normalisation:
         return make_normalisation(step);
+      case OpKind::attention:
+        throw KernelError(fmt::format("[{}] is made of plain operations on the CPU", op_name(step.op)));
       case OpKind::random:
         return make_random(step);
       default:
         throw KernelError(fmt::format("[{}] is not a step", op_name(step.op)));
     }
   }
-  bool fuses_epilogue(Op op) const override { return op == Op::matmul; }
+  bool fuses_epilogue(Op op, DType result) const override { return op == Op::matmul && result == DType::f32; }
 
   std::shared_ptr<const LoadedKernel> load_kernel(const std::string&, const std::string& name,
                                                   const std::vector<std::string>&) override {

@@ -62,8 +62,8 @@ class Backend {
 
   // Makes a step ready. Throws DTypeError where the backend has no kernel for it.
   virtual std::unique_ptr<Kernel> prepare(const Step& step) = 0;
-  // True iff a step of this operation takes an expression over its result.
-  virtual bool fuses_epilogue(Op op) const = 0;
+  // True iff a step of this operation takes an expression over its result, of that type.
+  virtual bool fuses_epilogue(Op op, DType result) const = 0;
 
   // For a plan that runs more than once; null where running the steps one by one is as good.
   virtual std::unique_ptr<Replay> make_replay() { return nullptr; }

@@ -61,14 +61,16 @@ class GpuBackend final : public Backend {
       case OpKind::pooling:
         return make_pooling(gpu_, step);
       case OpKind::normalisation:
-        return make_normalisation(gpu_, step);
+        return step.op == Op::rope ? make_rope(gpu_, step) : make_normalisation(gpu_, step);
       case OpKind::random:
         return make_random(gpu_, step);
+      case OpKind::attention:
+        return make_attention(gpu_, step);
       default:
         throw KernelError(fmt::format("[{}] is not a step", op_name(step.op)));
     }
   }
-  bool fuses_epilogue(Op op) const override { return op == Op::matmul; }
+  bool fuses_epilogue(Op op, DType) const override { return op == Op::matmul; }
 
   std::unique_ptr<Replay> make_replay() override { return gpu::make_replay(gpu_); }
   std::shared_ptr<const LoadedKernel> load_kernel(const std::string& source, const std::string& name,

@@ -136,24 +136,35 @@ class Program {
   ProgramHandle program_ = nullptr;
 };
 
+void require_compiler(const Driver& driver) {
+  if (!driver.compiler_library.empty()) return;
+  throw CompileError(fmt::format("[{}] kernels cannot be compiled: {}; run `hearth doctor`", driver.name,
+                                 driver.kind == DeviceKind::cuda ? "no libnvrtc was found"
+                                 : driver.library.empty()
+                                     ? "no libhiprtc was found"
+                                     : "there is no libhiprtc beside " + driver.library));
+}
+
 }  // namespace
 
 std::vector<char> compile(const Driver& driver, const std::string& architecture, int wave_size,
                           const KernelSource& source) {
-  if (driver.compiler_library.empty())
-    throw CompileError(fmt::format("[{}] kernels cannot be compiled: {}; run `hearth doctor`", driver.name,
-                                   driver.kind == DeviceKind::cuda ? "no libnvrtc was found"
-                                   : driver.library.empty()
-                                       ? "no libhiprtc was found"
-                                       : "there is no libhiprtc beside " + driver.library));
+  require_compiler(driver);
   const auto options = all_options(driver, architecture, wave_size, source);
   const Hash128 key = key_of(driver, options, source);
   if (std::vector<char> code = kernel_cache().get(key); !code.empty()) return code;
-
-  const auto begin = std::chrono::steady_clock::now();
   keep_source(key, options, source);
+  std::vector<char> code = compile_uncached(driver, architecture, wave_size, source);
+  kernel_cache().put(key, code);
+  return code;
+}
+
+std::vector<char> compile_uncached(const Driver& driver, const std::string& architecture, int wave_size,
+                                   const KernelSource& source) {
+  require_compiler(driver);
+  const auto begin = std::chrono::steady_clock::now();
   Program program(driver, source);
-  const int result = program.compile(options);
+  const int result = program.compile(all_options(driver, architecture, wave_size, source));
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
   count(result != 0, elapsed.count());
   if (result != 0) {
@@ -162,9 +173,7 @@ std::vector<char> compile(const Driver& driver, const std::string& architecture,
                                    architecture, driver.call.compiler_error(result), log),
                        log);
   }
-  std::vector<char> code = program.code();
-  kernel_cache().put(key, code);
-  return code;
+  return program.code();
 }
 
 CompilerStats compiler_stats() {

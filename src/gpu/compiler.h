@@ -27,6 +27,10 @@ struct CompilerStats {
 std::vector<char> compile(const Driver& driver, const std::string& architecture, int wave_size,
                           const KernelSource& source);
 
+// The same without looking into the cache or leaving anything there.
+std::vector<char> compile_uncached(const Driver& driver, const std::string& architecture, int wave_size,
+                                   const KernelSource& source);
+
 CompilerStats compiler_stats();
 
 // The headers that kernels include: name and text. Made from gpu/kernels at build time.

@@ -5,8 +5,12 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <chrono>
+#include <thread>
 
 #include "gpu/launch_recorder.h"
+#include "graph/op.h"
 #include "hearth/error.h"
 
 namespace hearth::gpu {
@@ -56,6 +60,10 @@ GpuDevice::GpuDevice(const Driver& driver, int ordinal, Device device)
   shared_bytes_ = static_cast<std::size_t>(driver.attribute(Attribute::shared_per_block, ordinal));
   constexpr unsigned non_blocking = 1;
   driver.check(driver.call.stream_create(&stream_, non_blocking), "creating a stream");
+  void* fault = nullptr;
+  driver.check(driver.call.allocate_host(&fault, sizeof *fault_, 0), "allocating memory of the host");
+  fault_ = static_cast<std::uint64_t*>(fault);
+  *fault_ = 0;
   pool_ =
       std::make_unique<MemoryPool>(std::make_unique<DriverMemory>(driver, ordinal, total_memory_), device);
 }
@@ -67,9 +75,53 @@ std::size_t GpuDevice::free_memory() const {
   return std::min(free, total);
 }
 
+void GpuDevice::use() const {
+  if (failed_.load(std::memory_order_relaxed)) throw DeviceError(failure());
+  driver_.check(driver_.call.use_device(ordinal_), "choosing the device");
+}
+
+// Polls: a device that was lost answers a question, but not always a wait.
+void GpuDevice::wait() const {
+  const auto begin = std::chrono::steady_clock::now();
+  constexpr auto spinning = std::chrono::microseconds(200), most = std::chrono::microseconds(500);
+  for (auto pause = std::chrono::microseconds(10);;) {
+    const int code = driver_.call.stream_query(stream_);
+    if (code == 0) return;
+    if (code != driver_.codes.not_ready) fail(code);
+    if (std::chrono::steady_clock::now() - begin < spinning) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(pause);
+      pause = std::min(pause * 2, most);
+    }
+  }
+}
+
+void GpuDevice::fail(int code) const {
+  const char* text = nullptr;
+  driver_.call.error_text(code, &text);
+  {
+    const std::lock_guard lock(failure_mutex_);
+    failure_ = fmt::format("[{}] a kernel failed: {} (code {}); {} cannot be used by this process any more",
+                           driver_.name, text != nullptr ? text : "unknown error", code, to_string(device_));
+  }
+  failed_.store(true, std::memory_order_relaxed);
+  throw DeviceError(failure());
+}
+
+std::string GpuDevice::failure() const {
+  const std::lock_guard lock(failure_mutex_);
+  return failure_;
+}
+
 void GpuDevice::synchronize() const {
   use();
-  driver_.check(driver_.call.stream_synchronize(stream_), "waiting for the device");
+  wait();
+  const std::uint64_t fault = std::atomic_ref(*fault_).exchange(0);
+  if (fault == 0) return;
+  throw IndexError(fmt::format("[{}] index {} is out of range",
+                               op_name(static_cast<Op>((fault & 0xffff) - 1)),
+                               static_cast<std::int64_t>(fault) >> 16));
 }
 
 Function GpuDevice::function(const KernelSource& source, const std::string& name) {

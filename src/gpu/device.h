@@ -1,7 +1,9 @@
 // One GPU: its facts, its stream, its memory, and the kernels loaded on it.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -85,8 +87,12 @@ class GpuDevice {
   StreamHandle stream() const { return stream_; }
 
   // Makes it the current device of the calling thread; every call of the driver needs that.
-  void use() const { driver_.check(driver_.call.use_device(ordinal_), "choosing the device"); }
+  // Throws DeviceError once a kernel has failed: what the device holds since then means nothing.
+  void use() const;
+  // Waits for all work. Throws IndexError if a kernel met an index out of range since the last time.
   void synchronize() const;
+  // Memory of the host for kernels that meet such an index: kernels/indexing.h says what they store.
+  std::uint64_t* fault() const { return fault_; }
 
   // The function `name` of `source`, compiled and loaded on first use.
   Function function(const KernelSource& source, const std::string& name);
@@ -101,6 +107,10 @@ class GpuDevice {
   unsigned grid_for(std::uint64_t items, unsigned per_block) const;
 
  private:
+  void wait() const;
+  [[noreturn]] void fail(int code) const;
+  std::string failure() const;
+
   const Driver& driver_;
   int ordinal_;
   Device device_;
@@ -109,7 +119,11 @@ class GpuDevice {
   int wave_size_ = 32, compute_units_ = 1;
   std::size_t shared_bytes_ = 0, total_memory_ = 0;
   StreamHandle stream_ = nullptr;
+  std::uint64_t* fault_ = nullptr;
   std::unique_ptr<MemoryPool> pool_;
+  mutable std::atomic<bool> failed_ = false;
+  mutable std::mutex failure_mutex_;
+  mutable std::string failure_;
   std::mutex mutex_;
   std::unordered_map<std::string, Function> functions_;  // by source text and name
 };

@@ -7,10 +7,9 @@
 
 #include "device/step.h"
 #include "gpu/device.h"
+#include "gpu/nest.h"
 
 namespace hearth::gpu {
-
-inline constexpr std::size_t most_axes = 12;  // that a kernel walks through after merging
 
 // A number in the type that it is computed in; all are at the start.
 struct Constant {
@@ -64,10 +63,6 @@ std::string place_text(std::size_t operand, std::string_view axis, std::size_t a
 // ", i64 nx0, ..." and ", i64 s0_x0, ...", for that many operands.
 std::string size_parameters(std::string_view axis, std::size_t axes);
 std::string stride_parameters(std::string_view axis, std::size_t axes, std::size_t operands);
-
-// The unsigned type that is wide enough for `count` and a few strides of a loop beyond: 32 bits divide much
-// faster.
-inline const char* index_type(std::int64_t count) { return count < (std::int64_t{1} << 31) ? "u32" : "u64"; }
 
 // Whether `pointer` may be read in packets of `packet` elements, up to 16 bytes at a time.
 bool aligned(const void* pointer, DType dtype, int packet);

@@ -17,7 +17,9 @@ std::unique_ptr<Kernel> make_pooling(GpuDevice& device, const Step& step);   // 
 std::unique_ptr<Kernel> make_scan(GpuDevice& device, const Step& step);      // cum*, argsort
 std::unique_ptr<Kernel> make_movement(GpuDevice& device, const Step& step);  // concat pad unslice arange
 std::unique_ptr<Kernel> make_indexing(GpuDevice& device, const Step& step);  // take, gather, scatter, ...
-std::unique_ptr<Kernel> make_normalisation(GpuDevice& device, const Step& step);  // softmax, norms, rope
+std::unique_ptr<Kernel> make_normalisation(GpuDevice& device, const Step& step);  // softmax, norms
+std::unique_ptr<Kernel> make_rope(GpuDevice& device, const Step& step);
 std::unique_ptr<Kernel> make_random(GpuDevice& device, const Step& step);
+std::unique_ptr<Kernel> make_attention(GpuDevice& device, const Step& step);  // and its gradients
 
 }  // namespace hearth::gpu

@@ -17,15 +17,6 @@ constexpr unsigned per_block = threads * 4;  // units_under_way of kernels/movem
 
 // ---- concat
 
-KernelSource copy_source(std::int64_t unit, std::string_view index) {
-  return {"copy_units",
-          fmt::format("#include \"movement.h\"\n"
-                      "KERNEL void copy_units(const {0}* source, {0}* target, Nest<2> nest, u64 count) {{\n"
-                      "  copy_units<{1}>(source, target, nest, count);\n}}\n",
-                      unit_type(unit), index),
-          {}};
-}
-
 // One copy per input.
 class ConcatKernel final : public Kernel {
  public:

@@ -1,6 +1,8 @@
 // What kernels/nest.h reads: strided loops made ready for kernels.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -78,6 +80,16 @@ inline std::string_view unit_type(std::int64_t bytes) {
     default:
       return "Unit16";
   }
+}
+
+// A kernel copy_units(source, target, nest, count) that copies units of `bytes`.
+inline KernelSource copy_source(std::int64_t bytes, std::string_view index) {
+  return {"copy_units",
+          fmt::format("#include \"movement.h\"\n"
+                      "KERNEL void copy_units(const {0}* source, {0}* target, Nest<2> nest, u64 count) {{\n"
+                      "  copy_units<{1}>(source, target, nest, count);\n}}\n",
+                      unit_type(bytes), index),
+          {}};
 }
 
 // A kernel for each width of unit.

@@ -245,7 +245,7 @@ class ReductionKernel final : public Kernel {
     std::string text = "#include \"reduce.h\"\n" + operation_functions(code_.expression());
     text += fmt::format("using Reducer = {};\nusing Index = {};\n", reducer_,
                         index_type(std::max(kept_, reduced_)));
-    text += "KERNEL void reduction(" + code_.parameters() +
+    text += fmt::format("KERNEL_OF({}) void reduction(", threads) + code_.parameters() +
             "Reducer::Total* partial, u64 kept, u64 reduced, u32 group, u32 slices";
     text += size_parameters("k", kept_axes) + stride_parameters("k", kept_axes, operands);
     text += size_parameters("r", reduced_axes) + stride_parameters("r", reduced_axes, operands) + ") {\n";

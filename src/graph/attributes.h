@@ -62,9 +62,16 @@ struct RopeAttributes {
   auto fields() const { return std::tie(base, interleaved, inverse); }
 };
 
-using Attributes =
-    std::variant<std::monostate, ReduceAttributes, PermuteAttributes, SliceAttributes, AxisAttributes,
-                 PadAttributes, RangeAttributes, WindowAttributes, NormAttributes, RopeAttributes>;
+struct AttentionAttributes {  // as in AttentionOptions
+  double scale = 1;
+  bool causal = false;
+  std::int64_t window = 0;
+  auto fields() const { return std::tie(scale, causal, window); }
+};
+
+using Attributes = std::variant<std::monostate, ReduceAttributes, PermuteAttributes, SliceAttributes,
+                                AxisAttributes, PadAttributes, RangeAttributes, WindowAttributes,
+                                NormAttributes, RopeAttributes, AttentionAttributes>;
 
 inline void hash_attributes(Hasher& hasher, const Attributes& attributes) {
   hasher.add(static_cast<std::uint64_t>(attributes.index()));

@@ -17,6 +17,7 @@ enum class OpKind : std::uint8_t {
   contraction,  // matmul and convolution
   pooling,
   normalisation,
+  attention,
   random,
 };
 
@@ -68,6 +69,9 @@ enum class OpKind : std::uint8_t {
   HEARTH_OP(rms_norm, normalisation, "x / sqrt(mean(x^2) + eps) * weight over the last axis")             \
   HEARTH_OP(rms_norm_grad, normalisation, "gradient of rms_norm by its input")                            \
   HEARTH_OP(rope, normalisation, "rotary position embedding")                                             \
+  HEARTH_OP(attention, attention, "output of attention, flat, then what its gradients need")              \
+  HEARTH_OP(attention_grad_q, attention, "gradient of attention by q")                                    \
+  HEARTH_OP(attention_grad_kv, attention, "gradients of attention by k and v, stacked")                   \
   HEARTH_OP(random_uniform, random, "uniform in [0, 1)")                                                  \
   HEARTH_OP(random_normal, random, "standard normal")                                                     \
   HEARTH_OP(random_bits, random, "63 random bits as i64")

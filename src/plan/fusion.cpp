@@ -89,8 +89,7 @@ class Grouper {
   bool swallowable(std::uint32_t operand, std::uint32_t node) {
     const auto op = graph_.ops[operand];
     if (!fuse_ || op_kind(op) != OpKind::contraction || result_.uses[operand] != 1) return false;
-    return at(operand).shape == at(node).shape && at(operand).dtype == DType::f32 &&
-           backend_.fuses_epilogue(op);
+    return at(operand).shape == at(node).shape && backend_.fuses_epilogue(op, at(operand).dtype);
   }
 
   void place_elementwise(std::uint32_t node) {

@@ -1,4 +1,6 @@
-// Attention from plain operations: the reference, and the gradient, of any faster kernel.
+// Attention from plain operations: the reference of any faster kernel, and what there is without one.
+#include "tensor/attention.h"
+
 #include <fmt/format.h>
 
 #include <cmath>
@@ -48,22 +50,6 @@ Sizes check(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOp
   return s;
 }
 
-// Which keys each query may see by its position, (T, S); undefined where all.
-Tensor visible_by_position(const Tensor& q, const Sizes& s, const AttentionOptions& options) {
-  const bool bounded_above = (options.causal || options.window > 0) && s.queries > 1;
-  const bool bounded_below = options.window > 0 && options.window < s.keys;
-  if (!bounded_above && !bounded_below) return {};
-  const Tensor key = positions_for(q, s.keys);
-  const Tensor query = reshape(positions_for(q, s.queries), {-1, 1}) + (s.keys - s.queries);
-  Tensor visible;
-  if (bounded_above) visible = key <= query;
-  if (bounded_below) {
-    const Tensor near = key > query - options.window;
-    visible = visible.defined() ? logical_and(visible, near) : near;
-  }
-  return visible;
-}
-
 Tensor both(const Tensor& a, const Tensor& b) {
   if (!a.defined()) return b;
   return b.defined() ? logical_and(a, b) : a;
@@ -71,16 +57,36 @@ Tensor both(const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
+Tensor visible_by_position(const Tensor& q, std::int64_t queries, std::int64_t keys, bool causal,
+                           std::int64_t window) {
+  const bool bounded_above = (causal || window > 0) && queries > 1;
+  const bool bounded_below = window > 0 && window < keys;
+  if (!bounded_above && !bounded_below) return {};
+  const Tensor key = positions_for(q, keys);
+  const Tensor query = reshape(positions_for(q, queries), {-1, 1}) + (keys - queries);
+  Tensor visible;
+  if (bounded_above) visible = key <= query;
+  if (bounded_below) {
+    const Tensor near = key > query - window;
+    visible = visible.defined() ? logical_and(visible, near) : near;
+  }
+  return visible;
+}
+
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
   const Sizes s = check(q, k, v, options);
   const DType dtype = promote(promote(q.dtype(), k.dtype()), v.dtype());
   const Shape result_shape{s.batch, s.heads, s.queries, s.values};
   if (s.keys == 0) return zeros(result_shape, dtype);
 
+  const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(s.features)));
+  const AttentionAttributes attributes{scale, options.causal, options.window};
+  if (!options.mask.defined() && options.dropout == 0 && fuses_attention(q, k, v, attributes))
+    return fused_attention(as(q, dtype), as(k, dtype), as(v, dtype), attributes);
+
   // 1. Scores. The heads that share keys are stacked along the query axis: one product per key head, no
   // copies of k.
   const auto rows = s.heads / s.groups * s.queries;
-  const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(s.features)));
   const Tensor queries = reshape(as(q, dtype) * scale, {s.batch, s.groups, rows, s.features});
   const Tensor products = matmul(queries, transpose(as(k, dtype), 2, 3));
   const DType wide = wide_dtype(products);
@@ -91,7 +97,7 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attent
   const Tensor& mask = options.mask;
   const bool additive = mask.defined() && mask.dtype() != DType::bool_;
   const double low = -std::numeric_limits<double>::infinity();
-  Tensor visible = visible_by_position(q, s, options);
+  Tensor visible = visible_by_position(q, s.queries, s.keys, options.causal, options.window);
   if (mask.defined() && !additive) visible = both(mask, visible);
   Tensor anything;  // may the query see any key? undefined where sure
   if (mask.defined() || (visible.defined() && s.keys < s.queries))

@@ -7,6 +7,7 @@
 
 #include "hearth/error.h"
 #include "hearth/ops.h"
+#include "tensor/attention.h"
 #include "tensor/variable.h"
 
 namespace hearth {
@@ -361,6 +362,8 @@ Rule rule_of(Op op) {
       return rms_normalisation;
     case Op::rope:
       return rotation;
+    case Op::attention:
+      return [](Context& c) { c.gradients = fused_attention_gradients(c.node, c.dy); };
     default:
       return nullptr;
   }

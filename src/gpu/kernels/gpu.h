@@ -16,6 +16,8 @@ using f32 = float;
 using f64 = double;
 
 #define KERNEL extern "C" __global__
+// One that is launched with at most so many threads per block, and may use more registers for it.
+#define KERNEL_OF(threads) extern "C" __global__ __launch_bounds__(threads)
 #define DEVICE __device__ __forceinline__
 
 template <class A, class B>
@@ -58,9 +60,15 @@ DEVICE f16 to_f16(f32 value) {
 }
 DEVICE f32 to_f32(bf16 value) { return bit_cast<f32>((u32)value.bits << 16); }
 DEVICE bf16 to_bf16(f32 value) {  // to nearest, ties to even; NaN stays NaN
+#if defined(HEARTH_NVIDIA) && __CUDA_ARCH__ >= 800
+  u16 bits;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return {bits};
+#else
   const u32 bits = bit_cast<u32>(value);
   const u32 rounded = (bits + 0x7fffu + ((bits >> 16) & 1)) >> 16, quiet = (bits >> 16) | 0x40u;
   return {(u16)((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded)};
+#endif
 }
 
 // ---- conversion between storage and the types to compute in: i32, i64, f32, f64 ----
@@ -87,6 +95,10 @@ template <>
 struct Stored<bool> {
   using Compute = i32;
   static DEVICE i32 load(bool value) { return value; }
+  template <class C>
+  static DEVICE bool store(C value) {  // of any type: a half is true, too
+    return value != 0;
+  }
 };
 template <>
 struct Stored<f16> {
@@ -107,10 +119,7 @@ DEVICE typename Stored<T>::Compute load(T value) {
 }
 template <class T, class C>
 DEVICE T store(C value) {
-  if constexpr (same_type<T, bool>)
-    return value != 0;  // a half is true, too
-  else
-    return Stored<T>::store((typename Stored<T>::Compute)value);
+  return Stored<T>::store(value);
 }
 // What a value of the compute type becomes when it passes through memory as a T.
 template <class T, class C>
@@ -124,6 +133,13 @@ struct alignas(sizeof(T) * N > 16 ? 16 : sizeof(T) * N) Packet {
   T element[N];
 };
 
+// 16 bytes moved as one.
+#ifdef HEARTH_AMD
+using Unit16 = u32 __attribute__((ext_vector_type(4)));  // arrays of structs may end up in memory
+#else
+using Unit16 = Packet<u32, 4>;
+#endif
+
 // ---- places ----
 
 DEVICE u64 global_thread() { return (u64)blockIdx.x * blockDim.x + threadIdx.x; }
@@ -131,8 +147,71 @@ DEVICE u64 global_threads() { return (u64)gridDim.x * blockDim.x; }
 DEVICE u32 lane() { return threadIdx.x % WAVE; }
 DEVICE u32 wave() { return threadIdx.x / WAVE; }
 DEVICE void barrier() { __syncthreads(); }
+// Among the lanes of a wave: what they wrote to shared memory is there.
+DEVICE void wave_barrier() {
+#ifdef HEARTH_AMD
+  __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "wavefront");
+  __builtin_amdgcn_wave_barrier();
+#else
+  __syncwarp();
+#endif
+}
+
+// The compiler moves nothing across: what it would load ahead costs more registers than there are.
+DEVICE void keep_order() {
+#ifdef HEARTH_AMD
+  __builtin_amdgcn_sched_barrier(0);
+#endif
+}
+
+// The shared memory that the launch asked for.
+template <class T>
+DEVICE T* launched_shared() {
+  extern __shared__ __align__(128) unsigned char launched_shared_bytes[];
+  return reinterpret_cast<T*>(launched_shared_bytes);
+}
+
+// ---- arithmetic in one instruction ----
+
+DEVICE f32 fast_exp2(f32 x) {  // two units in the last place; results below the normal range are zero
+#ifdef HEARTH_AMD
+  return __builtin_amdgcn_exp2f(x);
+#else
+  f32 result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+#endif
+}
 
 // ---- cooperation ----
+
+// A store to memory of the host, where several threads may store at a time: one of them wins.
+DEVICE void store_for_host(u64* place, u64 value) {
+#ifdef HEARTH_AMD
+  __hip_atomic_store(place, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
+#else
+  *(volatile u64*)place = value;
+#endif
+}
+
+// What lane `source` of the wave has. All lanes of the wave must be there.
+template <class T>
+DEVICE T from_lane(T value, u32 source) {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8, "four or eight bytes");
+  if constexpr (sizeof(T) == 4) {
+#ifdef HEARTH_AMD
+    return bit_cast<T>(__builtin_amdgcn_ds_bpermute((int)source << 2, bit_cast<int>(value)));
+#else
+    return bit_cast<T>(__shfl_sync(0xffffffffu, bit_cast<int>(value), (int)source));
+#endif
+  } else {
+    struct Halves {
+      int low, high;
+    };
+    const Halves halves = bit_cast<Halves>(value);
+    return bit_cast<T>(Halves{from_lane(halves.low, source), from_lane(halves.high, source)});
+  }
+}
 
 template <class T>
 DEVICE T from_lane_xor(T value, int mask) {

@@ -16,8 +16,7 @@ DEVICE void copy_units(const Unit* source, Unit* target, const Nest<2>& nest, u6
 #pragma unroll
     for (int e = 0; e < units_under_way; ++e) {
       const u64 i = first + e * stride;
-      if (i >= count) continue;
-      const auto offsets = nest.at((Index)i);
+      const auto offsets = nest.at((Index)(i < count ? i : count - 1));  // no branch between the loads
       value[e] = source[offsets.of[0]];
       place[e] = offsets.of[1];
     }

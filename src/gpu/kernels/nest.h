@@ -40,6 +40,3 @@ struct Nest {
     return offsets;
   }
 };
-
-// 16 bytes moved as one.
-using Unit16 = Packet<u32, 4>;

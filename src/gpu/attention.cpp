@@ -1,0 +1,247 @@
+// Attention and its gradients: how many blocks, with which kernel.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "gpu/attention_engines.h"
+#include "gpu/kernels.h"
+#include "graph/packed_attention.h"
+#include "hearth/error.h"
+
+namespace hearth::gpu {
+namespace {
+
+constexpr unsigned unasked_shared = 48 << 10;
+
+std::int64_t parts(std::int64_t size, std::int64_t one) { return (size + one - 1) / one; }
+
+AttentionPlace place_of(const Layout& layout) {
+  return {layout.strides[0], layout.strides[1], layout.strides[2], layout.strides[3]};
+}
+
+// Whether rows can be read eight features at a time, given a pointer that is a multiple of 16 bytes.
+bool in_packets(const Layout& layout) {
+  const auto fits = [&](std::size_t axis) {
+    return layout.shape[axis] <= 1 || layout.strides[axis] % 8 == 0;
+  };
+  return layout.strides[3] == 1 && layout.shape[3] % 8 == 0 && fits(0) && fits(1) && fits(2);
+}
+bool aligned(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
+
+// A kernel for one result. Whether operands can be read in packets decides which one it is.
+class Variants {
+ public:
+  Variants(GpuDevice& device, DType dtype, std::int64_t features, AttentionResult result)
+      : device_(device),
+        dtype_(dtype),
+        result_(result),
+        general_(attention_engine(device.target(), dtype, features, result)),
+        warpgroups_(warpgroup_engine(device.target(), dtype, features, result)) {}
+
+  const AttentionEngine& general() const { return general_; }
+  void without_warpgroups() { warpgroups_.reset(); }
+  const AttentionEngine& engine(bool packets) const {
+    return packets && warpgroups_ ? *warpgroups_ : general_;
+  }
+
+  template <class... Values>
+  void launch(bool packets, std::int64_t blocks, const Values&... values) const {
+    const AttentionEngine& chosen = engine(packets);
+    const auto source = [&] { return attention_source(chosen, dtype_, result_, packets); };
+    const Function& function = (packets ? in_packets_ : by_element_).get(device_, source, "attention_kernel");
+    if (chosen.shared > unasked_shared && !device_.target().amd)
+      device_.driver().check(
+          device_.driver().call.allow_shared(function.handle, static_cast<int>(chosen.shared)),
+          "asking for shared memory");
+    device_.launch(function,
+                   {.x = static_cast<unsigned>(blocks), .threads = chosen.threads, .shared = chosen.shared},
+                   values...);
+  }
+
+ private:
+  GpuDevice& device_;
+  DType dtype_;
+  AttentionResult result_;
+  AttentionEngine general_;
+  std::optional<AttentionEngine> warpgroups_;
+  LazyFunction in_packets_, by_element_;
+};
+
+class AttentionKernel : public Kernel {
+ public:
+  AttentionKernel(GpuDevice& device, const Step& step)
+      : device_(device), dtype_(step.inputs[0].dtype), packed_(step.inputs[0].shape, dtype_) {
+    const Layout &q = step.inputs[0], &k = step.inputs[1], &v = step.inputs[2];
+    const auto& attributes = std::get<AttentionAttributes>(step.attributes);
+    constexpr std::int64_t most = 1 << 30;
+    for (const Layout* layout : {&q, &k})
+      for (const auto size : layout->shape)
+        if (size > most) throw KernelError(fmt::format("[attention] an axis of {} elements", size));
+    const auto whole = [](std::int64_t size) { return static_cast<int>(size); };
+    shape_ = {.batch = whole(q.shape[0]),
+              .heads = whole(q.shape[1]),
+              .groups = whole(k.shape[1]),
+              .queries = whole(q.shape[2]),
+              .keys = whole(k.shape[2]),
+              .features = whole(q.shape[3]),
+              .stacked = 1,
+              .bounded = attributes.causal || attributes.window > 0,
+              .window = whole(std::min(attributes.window, most)),
+              .splits = 1,
+              .split_keys = whole(k.shape[2]),
+              .scale = static_cast<float>(attributes.scale),
+              .q = place_of(q),
+              .k = place_of(k),
+              .v = place_of(v),
+              .dy = {},
+              .delta_batch = 0,
+              .delta_head = 0,
+              .delta_row = 0};
+    packets_ = in_packets(q) && in_packets(k) && in_packets(v);
+  }
+
+ protected:
+  std::int64_t query_blocks(const AttentionEngine& engine) const {
+    return parts(std::int64_t{shape_.stacked} * shape_.queries, engine.tiles.own) *
+           (shape_.heads / shape_.stacked) * shape_.batch * shape_.splits;
+  }
+  float* logarithms(void* packed) const {
+    return reinterpret_cast<float*>(static_cast<char*>(packed) +
+                                    packed_.logarithms * static_cast<std::int64_t>(dtype_size(dtype_)));
+  }
+
+  GpuDevice& device_;
+  DType dtype_;
+  PackedAttention packed_;
+  AttentionShape shape_{};
+  bool packets_ = false;
+};
+
+class ForwardKernel final : public AttentionKernel {
+ public:
+  ForwardKernel(GpuDevice& device, const Step& step)
+      : AttentionKernel(device, step), variants_(device, dtype_, shape_.features, AttentionResult::output) {
+    if (packed_.rows == 0) return;
+    // Few queries: those of the heads that share keys make one tile.
+    if (shape_.queries < 16) shape_.stacked = shape_.heads / shape_.groups;
+    // Few blocks and many keys: each block takes a part of the keys.
+    const AttentionTiles& tiles = variants_.general().tiles;
+    const std::int64_t wanted = parts(2 * device.compute_units(), query_blocks(variants_.general()));
+    const std::int64_t key_tiles = parts(shape_.keys, tiles.others);
+    constexpr std::int64_t least_tiles = 4, most_splits = 128;
+    const std::int64_t splits = std::min({wanted, key_tiles / least_tiles, most_splits});
+    if (splits > 1) {
+      shape_.split_keys = static_cast<int>(parts(key_tiles, splits) * tiles.others);
+      shape_.splits = static_cast<int>(parts(shape_.keys, shape_.split_keys));
+    }
+    if (shape_.splits > 1 || shape_.stacked > 1) variants_.without_warpgroups();
+  }
+
+  std::size_t scratch_bytes() const override {
+    if (shape_.splits == 1) return 0;
+    return static_cast<std::size_t>(shape_.splits * packed_.rows * (shape_.features + 1)) * sizeof(float);
+  }
+
+  void run(const KernelArguments& arguments) const override {
+    if (packed_.rows == 0) return;
+    void *const q = arguments.inputs[0], *const k = arguments.inputs[1], *const v = arguments.inputs[2];
+    void* const out = arguments.outputs[0];
+    float* const logarithms_out = logarithms(out);
+    void* const partial = shape_.splits > 1 ? arguments.scratch : nullptr;
+    const bool packets = packets_ && aligned(q) && aligned(k) && aligned(v);
+    variants_.launch(packets, query_blocks(variants_.engine(packets)), shape_, q, k, v, out, logarithms_out,
+                     partial);
+    if (partial == nullptr) return;
+    constexpr unsigned threads = 256;
+    const auto rows_per_block = threads / static_cast<unsigned>(device_.wave_size());
+    const auto source = [&] { return combine_source(dtype_); };
+    device_.launch(
+        combine_.get(device_, source, "attention_combine"),
+        {.x = device_.grid_for(static_cast<std::uint64_t>(packed_.rows), rows_per_block), .threads = threads},
+        shape_, partial, out, logarithms_out);
+  }
+
+ private:
+  Variants variants_;
+  LazyFunction combine_;
+};
+
+// Inputs: q, k, v, packed, delta, dy.
+class GradientKernel : public AttentionKernel {
+ public:
+  GradientKernel(GpuDevice& device, const Step& step) : AttentionKernel(device, step) {
+    const Layout &packed = step.inputs[3], &delta = step.inputs[4], &dy = step.inputs[5];
+    if (!packed.contiguous()) throw KernelError("[attention] its result is not where it was written");
+    shape_.dy = place_of(dy);
+    shape_.delta_batch = delta.strides[0];
+    shape_.delta_head = delta.strides[1];
+    shape_.delta_row = delta.strides[2];
+    packets_ = packets_ && in_packets(dy);
+  }
+
+ protected:
+  bool packets(const KernelArguments& arguments) const {
+    return packets_ && aligned(arguments.inputs[0]) && aligned(arguments.inputs[1]) &&
+           aligned(arguments.inputs[2]) && aligned(arguments.inputs[5]);
+  }
+  // first: dq or dk.
+  void launch(const Variants& variants, std::int64_t blocks, const KernelArguments& arguments, void* first,
+              void* dv) const {
+    void* const* in = arguments.inputs;
+    const float* const logarithms_in = logarithms(in[3]);
+    variants.launch(packets(arguments), blocks, shape_, in[0], in[1], in[2], logarithms_in, in[4], in[5],
+                    first, dv);
+  }
+};
+
+class QueryGradientKernel final : public GradientKernel {
+ public:
+  QueryGradientKernel(GpuDevice& device, const Step& step)
+      : GradientKernel(device, step), variants_(device, dtype_, shape_.features, AttentionResult::dq) {}
+
+  void run(const KernelArguments& arguments) const override {
+    if (packed_.rows == 0) return;
+    void* const none = nullptr;
+    launch(variants_, query_blocks(variants_.engine(packets(arguments))), arguments, arguments.outputs[0],
+           none);
+  }
+
+ private:
+  Variants variants_;
+};
+
+class KeyGradientKernel final : public GradientKernel {
+ public:
+  KeyGradientKernel(GpuDevice& device, const Step& step) : GradientKernel(device, step) {
+    const auto add = [&](AttentionResult result) {
+      kernels_.push_back(std::make_unique<Variants>(device, dtype_, shape_.features, result));
+    };
+    const bool apart = gradients_apart(device.target(), dtype_, shape_.features);
+    add(apart ? AttentionResult::dk : AttentionResult::dk_and_dv);
+    if (apart) add(AttentionResult::dv);
+  }
+
+  void run(const KernelArguments& arguments) const override {
+    const std::int64_t count = element_count({shape_.batch, shape_.groups, shape_.keys, shape_.features});
+    if (count == 0) return;
+    void* const dk = arguments.outputs[0];
+    void* const dv = static_cast<char*>(dk) + count * static_cast<std::int64_t>(dtype_size(dtype_));
+    for (const auto& kernel : kernels_) {
+      const int own = kernel->engine(packets(arguments)).tiles.own;
+      launch(*kernel, parts(shape_.keys, own) * shape_.groups * shape_.batch, arguments, dk, dv);
+    }
+  }
+
+ private:
+  std::vector<std::unique_ptr<Variants>> kernels_;
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_attention(GpuDevice& device, const Step& step) {
+  if (step.op == Op::attention) return std::make_unique<ForwardKernel>(device, step);
+  if (step.op == Op::attention_grad_q) return std::make_unique<QueryGradientKernel>(device, step);
+  return std::make_unique<KeyGradientKernel>(device, step);
+}
+
+}  // namespace hearth::gpu

@@ -1,0 +1,177 @@
+// Tiles of attention's kernels, chosen by what fits into registers and shared memory.
+#include "gpu/attention_engines.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "gpu/expression_source.h"
+#include "hearth/error.h"
+
+namespace hearth::gpu {
+namespace {
+
+constexpr std::size_t most_shared_amd = 64 << 10, most_shared = 99 << 10;
+
+// How many operands a kernel has in shared memory.
+struct Needs {
+  int own;            // of the block's own rows
+  int rows, columns;  // that pass by, where the second product reads a transposed copy
+  int untransposed;   // that pass by, where it does not
+  int sums;           // results
+};
+Needs needs_of(AttentionResult result) {
+  switch (result) {
+    case AttentionResult::output:
+      return {1, 1, 1, 2, 1};
+    case AttentionResult::dv:
+      return {1, 1, 1, 2, 1};
+    case AttentionResult::dk_and_dv:
+      return {2, 2, 2, 2, 2};
+    default:
+      return {2, 2, 1, 2, 1};
+  }
+}
+
+int rounded_features(std::int64_t features, std::initializer_list<int> sizes) {
+  for (const int size : sizes)
+    if (features <= size) return size;
+  throw KernelError(fmt::format("[attention] heads of {} features, at most 256 are supported", features));
+}
+
+AttentionEngine fma_engine(DType dtype, std::int64_t features, AttentionResult result) {
+  const int size = rounded_features(features, {64, 128, 192, 256});
+  const bool forward = result == AttentionResult::output;
+  const int own_tiles = size <= 128 ? 2 : 1;
+  const int others = size <= 64 || (size == 128 && forward) ? 32 : 16;
+  const bool together = forward || size <= 192;
+  const AttentionTiles tiles{size, own_tiles * 16, others, 4, false, own_tiles * 16 * (others + 4)};
+  const int elements = attention_shared_elements(tiles, needs_of(result).own, together ? 2 : 1, 0);
+  return {
+      "attention_fma.h",
+      fmt::format("FmaEngine<{}, {}, {}, {}, {}>", storage_type(dtype), size, own_tiles, others, together),
+      tiles, 256, static_cast<unsigned>(elements) * 4};
+}
+
+AttentionEngine mma_engine(const Target& target, DType dtype, std::int64_t features, AttentionResult result) {
+  const int size = rounded_features(features, {32, 64, 96, 128, 192, 256});
+  const Needs needs = needs_of(result);
+  const bool transposes = target.amd,
+             by_keys = result != AttentionResult::output && result != AttentionResult::dq;
+  const int depth = target.wave_size == 64 ? 32 : 16;
+  // Registers of a lane for 16 own rows as an operand, and for their sums.
+  const int own_registers = target.matrix == MatrixUnit::wmma11 ? size / 2 : size / depth * 4;
+  const int sum_registers = size * 16 / target.wave_size * needs.sums;
+  int own_tiles = sum_registers <= 32 ? 2 : 1, waves = 4, others = size <= 128 && needs.sums == 1 ? 64 : 32;
+  const std::size_t limit = target.amd ? most_shared_amd : std::min(most_shared, target.shared_bytes);
+  const auto tiles = [&](bool holds) {
+    return AttentionTiles{size, waves * own_tiles * 16, others, 8, holds, 0};
+  };
+  const auto shared = [&](bool holds) {
+    return static_cast<std::size_t>(
+        2 * (transposes ? attention_shared_elements(tiles(holds), needs.own, needs.rows, needs.columns)
+                        : attention_shared_elements(tiles(holds), needs.own, needs.untransposed, 0)));
+  };
+  const auto fits = [&](bool holds) {
+    const std::size_t declared = by_keys ? 8 * static_cast<std::size_t>(others) : 0;  // by the kernel itself
+    return shared(holds) + declared <= limit;
+  };
+  bool holds = result == AttentionResult::output && own_registers * own_tiles <= 32;
+  if (!fits(holds) && others > 32) others = 32;
+  if (!fits(holds) && own_tiles > 1) own_tiles = 1;
+  if (!fits(holds) && own_registers * needs.own <= 64) holds = true;
+  if (!fits(holds) && others > depth) others = depth;
+  if (!fits(holds)) waves = 2;
+  if (!fits(holds))
+    throw KernelError(fmt::format("[attention] {} features need {} bytes of shared memory, {} has {}", size,
+                                  shared(holds), target.architecture, limit));
+  return {"attention_mma.h",
+          fmt::format("MmaEngine<{}, {}, {}, {}, {}, {}>", storage_type(dtype), size, waves, own_tiles,
+                      others, holds),
+          tiles(holds), static_cast<unsigned>(waves * target.wave_size),
+          static_cast<unsigned>(shared(holds))};
+}
+
+bool has_matrix_unit(const Target& target, DType dtype) {
+  return dtype != DType::f32 && target.matrix != MatrixUnit::none;
+}
+
+}  // namespace
+
+AttentionEngine attention_engine(const Target& target, DType dtype, std::int64_t features,
+                                 AttentionResult result) {
+  return has_matrix_unit(target, dtype) ? mma_engine(target, dtype, features, result)
+                                        : fma_engine(dtype, features, result);
+}
+
+std::optional<AttentionEngine> warpgroup_engine(const Target& target, DType dtype, std::int64_t features,
+                                                AttentionResult result) {
+  if (target.matrix != MatrixUnit::wgmma90 || dtype == DType::f32 || (features != 64 && features != 128))
+    return std::nullopt;
+  const int size = static_cast<int>(features), own = 128;
+  // Tiles begin at a multiple of 1024 bytes; the sizes are those of the kernels.
+  const auto bytes = [&](int own_operands, int passing, int others) {
+    return static_cast<unsigned>((own_operands * own + passing * others) * size * 2 + 1024);
+  };
+  if (result == AttentionResult::output)
+    return AttentionEngine{"attention_wgmma.h",
+                           fmt::format("WgmmaForward<{}, {}>", storage_type(dtype), size),
+                           {size, own, 128, 0, false, 0},
+                           384,
+                           bytes(1, 2 * (size == 64 ? 3 : 2), 128),
+                           true};
+  const bool by_keys = result == AttentionResult::dk_and_dv;
+  return AttentionEngine{"attention_wgmma_backward.h",
+                         fmt::format("WgmmaGradient<{}, {}, {}>", storage_type(dtype), size, by_keys),
+                         {size, own, 64, 0, false, 0},
+                         384,
+                         bytes(2, 2 * (size == 64 ? 4 : 3), 64),
+                         true};
+}
+
+bool gradients_apart(const Target& target, DType dtype, std::int64_t features) {
+  return has_matrix_unit(target, dtype) && (2 * features * 16 / target.wave_size > 128 || features > 192);
+}
+
+KernelSource attention_source(const AttentionEngine& engine, DType dtype, AttentionResult result,
+                              bool packets) {
+  const bool forward = result == AttentionResult::output, by_q = result == AttentionResult::dq;
+  const std::string type(storage_type(dtype));
+  const std::string parameters =
+      forward ? fmt::format("{0}* out, f32* logarithms, f32* partial", type)
+              : fmt::format("const f32* logarithms, const f32* delta, const {0}* dy, {0}* dk, {0}* dv", type);
+  std::string call;
+  if (engine.warpgroups)
+    call = forward ? "Engine::run(shape, q, k, v, out, logarithms)"
+                   : "Engine::run(shape, {q, k, v, dy, logarithms, delta}, dk, dv)";
+  else if (forward)
+    call = fmt::format("attention::forward<Engine, {}>(shape, q, k, v, out, logarithms, partial)", packets);
+  else if (by_q)
+    call =
+        fmt::format("attention::gradient_q<Engine, {}>(shape, q, k, v, logarithms, delta, dy, dk)", packets);
+  else
+    call = fmt::format(
+        "attention::gradient_kv<Engine, {}, {}, {}>(shape, q, k, v, logarithms, delta, dy, dk, dv)", packets,
+        result != AttentionResult::dv, result != AttentionResult::dk);
+  return {
+      forward ? "attention"
+      : by_q  ? "attention_gradient_q"
+              : "attention_gradient_kv",
+      fmt::format("#include \"{0}\"\n#include \"{1}\"\nusing Engine = attention::{2};\n"
+                  "KERNEL void __launch_bounds__(Engine::threads{3}) attention_kernel(AttentionShape shape, "
+                  "const {4}* q, const {4}* k, const {4}* v, {5}) {{\n  {6};\n}}\n",
+                  forward ? "attention.h" : "attention_backward.h", engine.header, engine.type,
+                  engine.warpgroups ? ", 1" : "", type, parameters, call),
+      engine.warpgroups ? std::vector<std::string>{"--gpu-architecture=sm_90a"} : std::vector<std::string>{}};
+}
+
+KernelSource combine_source(DType dtype) {
+  return {"attention_combine",
+          fmt::format("#include \"attention.h\"\n"
+                      "KERNEL void attention_combine(AttentionShape shape, const f32* partial, {0}* out, "
+                      "f32* logarithms) {{\n  attention::combine(shape, partial, out, logarithms);\n}}\n",
+                      storage_type(dtype)),
+          {}};
+}
+
+}  // namespace hearth::gpu

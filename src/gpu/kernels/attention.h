@@ -1,0 +1,212 @@
+// Attention without its matrix of scores: y = softmax(scale * q k' where visible) v, and for the gradients
+// the logarithm of each row's sum. All exponentials are to base 2.
+//
+// A block has a tile of queries; tiles of keys and values pass by. Each row keeps the largest score so far
+// and the sum of its weights, and rescales what it has summed when a larger score comes. The scale is
+// positive.
+#pragma once
+
+#include "attention_tiles.h"
+
+namespace attention {
+
+constexpr f32 log2_e = 1.44269504088896340736f;
+DEVICE f32 infinity() { return bit_cast<f32>(0x7f800000u); }
+
+// The keys that a query sees: [first, end).
+struct Visible {
+  int first, end;
+};
+DEVICE Visible visible(const AttentionShape& shape, int query) {
+  const int place = query + shape.keys - shape.queries;
+  const int end = shape.bounded && place + 1 < shape.keys ? place + 1 : shape.keys;
+  const int first = shape.window > 0 && place - shape.window + 1 > 0 ? place - shape.window + 1 : 0;
+  return {first, end < 0 ? 0 : end};
+}
+// Of several queries in a row: those that any sees, and those that all see.
+struct VisibleRange {
+  Visible any, all;
+};
+DEVICE VisibleRange visible_to(const AttentionShape& shape, int first_query, int last_query) {
+  const Visible low = visible(shape, first_query), high = visible(shape, last_query);
+  return {{low.first, high.end}, {high.first, low.end}};
+}
+
+// Which rows a block works on. Tiles with the most keys to see come first.
+struct QueryBlock {
+  int batch, head, group;  // head: the first of those stacked
+  int first_row, rows;     // rows of all stacked heads
+  int split;
+};
+template <class E>
+DEVICE QueryBlock query_block(const AttentionShape& shape) {
+  const int rows = shape.stacked * shape.queries, tiles = (rows + E::own - 1) / E::own;
+  const int shares = shape.heads / shape.stacked;
+  u32 index = blockIdx.x;
+  QueryBlock block;
+  block.rows = rows;
+  block.first_row = (tiles - 1 - (int)(index % tiles)) * E::own;
+  index /= tiles;
+  block.split = (int)(index % shape.splits);
+  index /= shape.splits;
+  block.head = (int)(index % shares) * shape.stacked;
+  block.group = block.head / (shape.heads / shape.groups);
+  block.batch = (int)(index / shares);
+  return block;
+}
+
+template <class T>
+DEVICE Rows<T> key_rows(const T* data, const AttentionPlace& place, const AttentionShape& shape, int batch,
+                        int group) {
+  return {data + batch * place.batch + group * place.head, place.row, place.feature, shape.keys,
+          shape.features};
+}
+
+// `partial`: with several splits, the sums of each, then the logarithms; else null.
+template <class E, bool PACKETS>
+DEVICE void forward(const AttentionShape& shape, const typename E::T* q, const typename E::T* k,
+                    const typename E::T* v, typename E::T* out, f32* logarithms, f32* partial) {
+  using T = typename E::T;
+  using Element = typename E::Element;
+  Element* const own_tile = launched_shared<Element>();
+  Element* const k_tile = own_tile + (E::holds ? 0 : E::own_size);
+  Element* const v_tile = k_tile + (E::together ? E::first_size : 0);
+  Element* const exchange = v_tile + E::second_size;
+
+  const QueryBlock block = query_block<E>(shape);
+  const StackedRows<T> queries{q + block.batch * shape.q.batch + block.head * shape.q.head,
+                               shape.q.head,
+                               shape.q.row,
+                               shape.q.feature,
+                               block.rows,
+                               shape.features,
+                               shape.queries};
+  const Rows<T> keys = key_rows(k, shape.k, shape, block.batch, block.group);
+  const Rows<T> values = key_rows(v, shape.v, shape, block.batch, block.group);
+
+  E::template load_own<PACKETS>(own_tile, queries, block.first_row);
+  barrier();
+  const typename E::Own mine(own_tile);
+
+  // What the block, the wave and each row see. Rows of several heads: any of their queries.
+  const auto range_of = [&](int first, int rows) {
+    const int last = min(first + rows, block.rows) - 1;
+    return first / shape.queries == last / shape.queries
+               ? visible_to(shape, first % shape.queries, last % shape.queries)
+               : visible_to(shape, 0, shape.queries - 1);
+  };
+  Visible pass = range_of(block.first_row, E::own).any;
+  pass.first = max(pass.first, block.split * shape.split_keys);
+  pass.end = min(pass.end, (block.split + 1) * shape.split_keys);
+  const int wave_row = block.first_row + E::first_row();
+  const bool idle = wave_row >= block.rows;  // the wave only helps to load
+  const VisibleRange range = range_of(idle ? block.rows - 1 : wave_row, E::wave_rows);
+  Visible seen[E::slots];
+  f32 largest[E::slots], total[E::slots];
+#pragma unroll
+  for (int s = 0; s < E::slots; ++s) {
+    seen[s] = visible(shape, (block.first_row + E::own_row(s)) % shape.queries);
+    largest[s] = -infinity();
+    total[s] = 0;
+  }
+  typename E::Sums sums;
+  sums.clear();
+
+  const f32 scale = shape.scale * log2_e;
+  for (int first = pass.first / E::others * E::others; first < pass.end; first += E::others) {
+    barrier();  // the tiles before are read
+    E::template load_first<PACKETS>(k_tile, keys, first);
+    if (E::together) E::template load_second<PACKETS>(v_tile, values, first);
+    barrier();
+    if (E::together && (idle || first >= range.any.end || first + E::others <= range.any.first)) continue;
+
+    typename E::Scores scores;
+    E::score(scores, mine, k_tile);
+    const Visible open{max(range.all.first, pass.first), min(range.all.end, pass.end)};
+    if (first < open.first || first + E::others > open.end)
+      scores.each([&](int slot, int other, f32& score) {
+        const int key = first + other;
+        const bool sees = key >= max(seen[slot].first, pass.first) && key < min(seen[slot].end, pass.end);
+        if (!sees) score = -infinity();
+      });
+
+    f32 reference[E::slots], top[E::slots];
+#pragma unroll
+    for (int s = 0; s < E::slots; ++s) top[s] = -infinity();
+    scores.each([&](int slot, int, f32& score) { top[slot] = ::fmaxf(top[slot], score); });
+    f32 shrink[E::slots];
+#pragma unroll
+    for (int s = 0; s < E::slots; ++s) {
+      top[s] = E::row_reduce(top[s], [](f32 a, f32 b) { return ::fmaxf(a, b); });
+      const f32 now = ::fmaxf(largest[s], top[s] * scale);
+      reference[s] = now == -infinity() ? 0 : now;
+      shrink[s] = fast_exp2(largest[s] - reference[s]);
+      largest[s] = now;
+      total[s] *= shrink[s];
+    }
+    scores.each([&](int slot, int, f32& score) {
+      score = fast_exp2(::fmaf(score, scale, -reference[slot]));
+      total[slot] += score;
+    });
+    sums.each([&](int slot, int, f32& sum) { sum *= shrink[slot]; });
+
+    if (!E::together) {
+      barrier();
+      E::template load_second<PACKETS>(v_tile, values, first);
+      barrier();
+    }
+    E::add(sums, scores, v_tile, exchange);
+  }
+
+  // Rows of the result: (batch, head, query), dense.
+  const i64 result_rows = (i64)shape.batch * shape.heads * shape.queries;
+  const i64 first_result = ((i64)block.batch * shape.heads + block.head) * shape.queries + block.first_row;
+  f32 share[E::slots];
+#pragma unroll
+  for (int s = 0; s < E::slots; ++s) {
+    total[s] = E::row_reduce(total[s], [](f32 a, f32 b) { return a + b; });
+    share[s] = total[s] == 0 ? 0 : 1 / total[s];
+  }
+  const int rows = block.rows - block.first_row;
+  if (partial) {
+    const i64 first = block.split * result_rows + first_result;
+    f32* const logarithm_rows = partial + shape.splits * result_rows * shape.features + first;
+    store_rows<E, PACKETS>(sums, share, partial + first * shape.features, rows, shape.features);
+    for_own_rows<E>(rows,
+                    [&](int slot, int row) { logarithm_rows[row] = largest[slot] + ::log2f(total[slot]); });
+  } else {
+    store_rows<E, PACKETS>(sums, share, out + first_result * shape.features, rows, shape.features);
+    // A row that sees nothing: infinite, so that its weights in the gradients are zero.
+    for_own_rows<E>(rows, [&](int slot, int row) {
+      logarithms[first_result + row] = total[slot] == 0 ? infinity() : largest[slot] + ::log2f(total[slot]);
+    });
+  }
+}
+
+// The splits' results into one, weighted by their sums of weights. One wave per row.
+template <class T>
+DEVICE void combine(const AttentionShape& shape, const f32* partial, T* out, f32* logarithms) {
+  const i64 rows = (i64)shape.batch * shape.heads * shape.queries;
+  const f32* const logarithm_rows = partial + shape.splits * rows * shape.features;
+  const i64 waves = (i64)global_threads() / WAVE;
+  for (i64 row = (i64)global_thread() / WAVE; row < rows; row += waves) {
+    f32 largest = -infinity(), total = 0;
+    for (int split = 0; split < shape.splits; ++split)
+      largest = ::fmaxf(largest, logarithm_rows[split * rows + row]);
+    const f32 reference = largest == -infinity() ? 0 : largest;
+    for (int split = 0; split < shape.splits; ++split)
+      total += fast_exp2(logarithm_rows[split * rows + row] - reference);
+    const f32 share = total == 0 ? 0 : 1 / total;
+    for (int feature = (int)lane(); feature < shape.features; feature += WAVE) {
+      f32 sum = 0;
+      for (int split = 0; split < shape.splits; ++split) {
+        const f32 weight = fast_exp2(logarithm_rows[split * rows + row] - reference) * share;
+        sum = ::fmaf(weight, partial[(split * rows + row) * shape.features + feature], sum);
+      }
+      out[row * shape.features + feature] = store<T>(sum);
+    }
+    if (lane() == 0) logarithms[row] = total == 0 ? infinity() : largest + ::log2f(total);
+  }
+}
+
+}  // namespace attention

@@ -1,0 +1,108 @@
+// The tiles of attention's kernels, and the two products that all of them are made of (mma_chain.h).
+//
+// A block has rows of its own; other rows pass by in tiles. For an engine E:
+//   E::own, E::others              rows of the block's own, and of a tile that passes by
+//   E::Scores, E::Sums             one value per (own, other) and per (own, feature), spread over the threads
+//   each(slot, column, value)      visits those that a thread holds; slot: a number for each of its own rows
+//   E::own_row(slot)               which row of the block's own that is
+// MmaEngine uses the matrix unit, FmaEngine multiply-adds in f32.
+#pragma once
+
+#include "attention_arguments.h"
+#include "gpu.h"
+
+namespace attention {
+
+// ---- from memory to tiles ----
+
+// Rows of an operand. Each is there for row < rows.
+template <class Type>
+struct Rows {
+  using T = Type;
+  const T* data;
+  i64 row_stride, feature_stride;
+  int rows, features;
+  DEVICE const T* at(int row) const { return data + row * row_stride; }
+};
+// The same rows of several heads, one head after another.
+template <class Type>
+struct StackedRows {
+  using T = Type;
+  const T* data;
+  i64 head_stride, row_stride, feature_stride;
+  int rows, features, per_head;
+  DEVICE const T* at(int row) const {
+    return data + row / per_head * head_stride + row % per_head * row_stride;
+  }
+};
+
+// Eight features of a row, zero where there are none. PACKETS: rows are multiples of 16 bytes, and lie so.
+template <bool PACKETS, class Source>
+DEVICE Packet<typename Source::T, 8> fetch(const Source& source, int row, int feature) {
+  using T = typename Source::T;
+  Packet<T, 8> packet{};
+  if (row >= source.rows) return packet;
+  const T* from = source.at(row);
+  if constexpr (PACKETS) {
+    if (feature < source.features) packet = *reinterpret_cast<const Packet<T, 8>*>(from + feature);
+  } else {
+#pragma unroll
+    for (int i = 0; i < 8; ++i)
+      if (feature + i < source.features) packet.element[i] = from[(feature + i) * source.feature_stride];
+  }
+  return packet;
+}
+
+DEVICE void put(f16* to, const Packet<f16, 8>& packet) { *reinterpret_cast<Packet<f16, 8>*>(to) = packet; }
+DEVICE void put(bf16* to, const Packet<bf16, 8>& packet) { *reinterpret_cast<Packet<bf16, 8>*>(to) = packet; }
+template <class T>
+DEVICE void put(f32* to, const Packet<T, 8>& packet) {
+  Packet<f32, 8> wide;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) wide.element[i] = load(packet.element[i]);
+  *reinterpret_cast<Packet<f32, 8>*>(to) = wide;
+}
+
+// ROWS rows from `first` on, as they are.
+template <int ROWS, int FEATURES, int THREADS, bool PACKETS, class U, class Source>
+DEVICE void load_rows(U* tile, int stride, const Source& source, int first) {
+  constexpr int packets = FEATURES / 8, items = ROWS * packets;
+#pragma unroll 4
+  for (int item = (int)threadIdx.x; item < items; item += THREADS) {
+    const int row = item / packets, feature = item % packets * 8;
+    put(tile + row * stride + feature, fetch<PACKETS>(source, first + row, feature));
+  }
+}
+
+// ---- from sums to memory ----
+
+// `out`: the first of the block's own rows, of which there are `rows`.
+template <class E, bool PACKETS, class U>
+DEVICE void store_rows(typename E::Sums& sums, const f32 (&factor)[E::slots], U* out, int rows,
+                       int features) {
+  U* row[E::slots];
+#pragma unroll
+  for (int s = 0; s < E::slots; ++s) row[s] = out + (i64)E::own_row(s) * features;
+  sums.each_run([&](int slot, int feature, const f32* values) {
+    if (E::own_row(slot) >= rows) return;
+    Packet<U, E::run> packet;
+#pragma unroll
+    for (int i = 0; i < E::run; ++i) packet.element[i] = store<U>(values[i] * factor[slot]);
+    if constexpr (PACKETS) {
+      if (feature < features) *reinterpret_cast<Packet<U, E::run>*>(row[slot] + feature) = packet;
+    } else {
+#pragma unroll
+      for (int i = 0; i < E::run; ++i)
+        if (feature + i < features) row[slot][feature + i] = packet.element[i];
+    }
+  });
+}
+// One value per own row, by one of the threads that have it.
+template <class E, class F>
+DEVICE void for_own_rows(int rows, const F& f) {
+#pragma unroll
+  for (int s = 0; s < E::slots; ++s)
+    if (E::first_of_row() && E::own_row(s) < rows) f(s, E::own_row(s));
+}
+
+}  // namespace attention

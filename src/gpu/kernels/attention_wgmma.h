@@ -1,0 +1,275 @@
+// Attention forward by warpgroups: two multiply, 64 queries each, and a third one loads keys and values.
+//
+// The scores of the next tile and the sums of this one are computed by the matrix unit at the same time,
+// while the exponentials of the scores before are taken.
+#pragma once
+
+#include "attention.h"
+#include "mma_chain.h"
+#include "warpgroup.h"
+
+namespace attention {
+
+// ROWS rows into panels, by the 128 threads of a warpgroup.
+template <int FEATURES, int ROWS, class T>
+DEVICE void copy_tile(u32 tile, const T* data, i64 row_stride, int first, int rows) {
+  constexpr int pieces = FEATURES / 8, step = 128 / pieces;  // rows at a time; a multiple of 8
+  const int thread = (int)threadIdx.x % 128, piece = thread % pieces;
+  int row = thread / pieces;
+  u32 to = tile + piece / 8 * (ROWS * 128) + row * 128 + ((piece % 8) ^ (row % 8)) * 16;
+  const T* from = data + (first + row) * row_stride + piece * 8;
+#pragma unroll 4  // the loading warpgroup has few registers
+  for (int i = 0; i < ROWS / step; ++i) {
+    const bool there = first + row < rows;
+    warpgroup::copy_16(to, there ? from : data, there);
+    row += step;
+    to += step * 128;
+    from += step * row_stride;
+  }
+}
+
+// The side of those who load. A tile is announced when the copies of the next one are on their way, or while
+// there is nothing to copy.
+struct TileSender {
+  u64* announced = nullptr;
+
+  DEVICE void announce() {
+    warpgroup::publish_to_unit();
+    warpgroup::barrier_arrive(announced);
+    announced = nullptr;
+  }
+  DEVICE void flush() {
+    if (!announced) return;
+    warpgroup::copies_wait<0>();
+    announce();
+  }
+  DEVICE void sent(u64* full) {
+    warpgroup::copies_commit();
+    if (announced) {
+      warpgroup::copies_wait<1>();
+      announce();
+    }
+    announced = full;
+  }
+  DEVICE void wait_empty(u64* empty, u32 parity) {
+    if (warpgroup::barrier_passed(empty, parity)) return;
+    flush();
+    warpgroup::barrier_wait(empty, parity);
+  }
+};
+
+template <class Type, int FEATURES>
+struct WgmmaForward {
+  using T = Type;
+  static constexpr int own = 128, others = 128, threads = 384, stages = FEATURES == 64 ? 3 : 2;
+  static constexpr int tile_bytes = others * FEATURES * 2, panel_bytes = others * 128;
+  static constexpr int shared_bytes =
+      (1 + 2 * stages) * tile_bytes + 1024;  // with room to begin at a multiple of 1024
+  static_assert(own == others, "one size of tile");
+
+  struct Barriers {
+    u64 q, k_full[stages], k_empty[stages], v_full[stages], v_empty[stages];
+  };
+
+  static DEVICE void load(const AttentionShape& shape, const QueryBlock& block, Visible pass, int tiles,
+                          const T* q, const T* k, const T* v, u32 q_tile, u32 k_tiles, u32 v_tiles,
+                          Barriers& barriers) {
+    const T* const queries = q + block.batch * shape.q.batch + block.head * shape.q.head;
+    const T* const keys = k + block.batch * shape.k.batch + block.group * shape.k.head;
+    const T* const values = v + block.batch * shape.v.batch + block.group * shape.v.head;
+    TileSender sender;
+    copy_tile<FEATURES, others>(q_tile, queries, shape.q.row, block.first_row, shape.queries);
+    sender.sent(&barriers.q);
+    for (int i = 0; i < tiles; ++i) {
+      const int stage = i % stages, first = pass.first + i * others;
+      const u32 parity = i / stages % 2 ^ 1;
+      sender.wait_empty(&barriers.k_empty[stage], parity);
+      copy_tile<FEATURES, others>(k_tiles + stage * tile_bytes, keys, shape.k.row, first, shape.keys);
+      sender.sent(&barriers.k_full[stage]);
+      sender.wait_empty(&barriers.v_empty[stage], parity);
+      copy_tile<FEATURES, others>(v_tiles + stage * tile_bytes, values, shape.v.row, first, shape.keys);
+      sender.sent(&barriers.v_full[stage]);
+    }
+    sender.flush();
+  }
+
+  // scores = q k', one warpgroup's 64 rows.
+  static DEVICE void score(f32 (&scores)[64], u64 q, u64 k) {
+    warpgroup::begin();
+#pragma unroll
+    for (int i = 0; i < FEATURES / 16; ++i) {
+      const u64 ahead = i / 4 * (panel_bytes >> 4) + i % 4 * warpgroup::rows_step;
+      if (i == 0)
+        warpgroup::multiply(T{}, scores, q, k);
+      else
+        warpgroup::multiply_add(T{}, scores, q + ahead, k + ahead);
+    }
+    warpgroup::commit();
+  }
+  static DEVICE void add(f32 (&sums)[FEATURES / 2], u32 (&weights)[32], u64 v) {
+    warpgroup::begin();
+#pragma unroll
+    for (int i = 0; i < others / 16; ++i)
+      warpgroup::multiply_columns(T{}, sums, weights + 4 * i, v + i * warpgroup::columns_step);
+    warpgroup::commit();
+  }
+
+  // A thread's part of two rows: element i is in row i % 4 / 2, column i / 4 * 8 + lane % 4 * 2 + i % 2.
+  struct Rows {
+    f32 largest[2] = {-infinity(), -infinity()}, total[2] = {0, 0}, shrink[2];
+
+    DEVICE void weigh(f32 (&scores)[64], f32 scale) {
+      f32 top[2] = {-infinity(), -infinity()};
+#pragma unroll
+      for (int i = 0; i < 64; ++i) top[i % 4 / 2] = ::fmaxf(top[i % 4 / 2], scores[i]);
+      f32 reference[2];
+#pragma unroll
+      for (int s = 0; s < 2; ++s) {
+        top[s] = ::fmaxf(top[s], from_lane_xor(top[s], 1));
+        top[s] = ::fmaxf(top[s], from_lane_xor(top[s], 2));
+        const f32 now = ::fmaxf(largest[s], top[s] * scale);
+        reference[s] = now == -infinity() ? 0 : now;
+        shrink[s] = fast_exp2(largest[s] - reference[s]);
+        largest[s] = now;
+        total[s] *= shrink[s];
+      }
+#pragma unroll
+      for (int i = 0; i < 64; ++i) {
+        scores[i] = fast_exp2(::fmaf(scores[i], scale, -reference[i % 4 / 2]));
+        total[i % 4 / 2] += scores[i];
+      }
+    }
+  };
+
+  static DEVICE void pack(u32 (&weights)[32], const f32 (&scores)[64]) {
+#pragma unroll
+    for (int i = 0; i < 32; ++i) weights[i] = chain::pack(T{}, scores[2 * i], scores[2 * i + 1]);
+  }
+
+  static DEVICE void run(const AttentionShape& shape, const T* q, const T* k, const T* v, T* out,
+                         f32* logarithms) {
+    __shared__ Barriers barriers;
+    unsigned char* const memory = launched_shared<unsigned char>();
+    const u32 q_tile = (warpgroup::shared_address(memory) + 1023) / 1024 * 1024;
+    const u32 k_tiles = q_tile + tile_bytes, v_tiles = k_tiles + stages * tile_bytes;
+    if (threadIdx.x == 0) {
+      warpgroup::barrier_init(&barriers.q, 128);
+#pragma unroll
+      for (int i = 0; i < stages; ++i) {
+        warpgroup::barrier_init(&barriers.k_full[i], 128);
+        warpgroup::barrier_init(&barriers.v_full[i], 128);
+        warpgroup::barrier_init(&barriers.k_empty[i], 8);
+        warpgroup::barrier_init(&barriers.v_empty[i], 8);
+      }
+      warpgroup::publish_to_unit();
+    }
+    barrier();
+
+    const QueryBlock block = query_block<WgmmaForward>(shape);
+    const int last_row = min(block.first_row + own, shape.queries) - 1;
+    Visible pass = visible_to(shape, block.first_row, last_row).any;
+    pass.first = pass.first / others * others;
+    const int tiles = pass.end > pass.first ? (pass.end - pass.first + others - 1) / others : 0;
+
+    if (threadIdx.x >= 256) {
+      warpgroup::give_registers<40>();
+      load(shape, block, pass, tiles, q, k, v, q_tile, k_tiles, v_tiles, barriers);
+    } else {
+      warpgroup::take_registers<232>();
+      multiply(shape, block, pass, tiles, q_tile, k_tiles, v_tiles, barriers, out, logarithms);
+    }
+  }
+
+  static DEVICE void multiply(const AttentionShape& shape, const QueryBlock& block, Visible pass, int tiles,
+                              u32 q_tile, u32 k_tiles, u32 v_tiles, Barriers& barriers, T* out,
+                              f32* logarithms) {
+    const int group_row = block.first_row + (int)threadIdx.x / 128 * 64;
+    const int first_row = group_row + (int)threadIdx.x % 128 / 32 * 16 + (int)lane() / 4;
+    const int column = (int)lane() % 4 * 2;
+    const Visible seen[2] = {visible(shape, first_row), visible(shape, first_row + 8)};
+    const int last_row = shape.queries - 1;
+    const Visible all = visible_to(shape, min(group_row, last_row), min(group_row + 63, last_row)).all;
+    const f32 scale = shape.scale * log2_e;
+    const u64 q_operand = warpgroup::rows_operand(q_tile + (int)threadIdx.x / 128 * 64 * 128);
+    const auto k_operand = [&](int stage) { return warpgroup::rows_operand(k_tiles + stage * tile_bytes); };
+    const auto v_operand = [&](int stage) {
+      return warpgroup::columns_operand(v_tiles + stage * tile_bytes, panel_bytes);
+    };
+    const auto mask = [&](f32(&scores)[64], int first) {
+      if (first >= all.first && first + others <= all.end) return;
+#pragma unroll
+      for (int i = 0; i < 64; ++i) {
+        const int key = first + i / 4 * 8 + column + i % 2;
+        if (key < seen[i % 4 / 2].first || key >= seen[i % 4 / 2].end) scores[i] = -infinity();
+      }
+    };
+    const auto release = [&](u64* empty) {
+      if (lane() == 0) warpgroup::barrier_arrive(empty);
+    };
+
+    Rows rows;
+    f32 sums[FEATURES / 2], scores[64];
+    u32 weights[32];
+#pragma unroll
+    for (int i = 0; i < FEATURES / 2; ++i) sums[i] = 0;
+    if (tiles > 0) {
+      warpgroup::barrier_wait(&barriers.q, 0);
+      warpgroup::barrier_wait(&barriers.k_full[0], 0);
+      score(scores, q_operand, k_operand(0));
+      warpgroup::wait<0>();
+      warpgroup::settle(scores);
+      release(&barriers.k_empty[0]);
+      mask(scores, pass.first);
+      rows.weigh(scores, scale);
+      pack(weights, scores);
+      for (int i = 1; i < tiles; ++i) {
+        const int stage = i % stages, before = (i - 1) % stages;
+        warpgroup::barrier_wait(&barriers.k_full[stage], i / stages % 2);
+        score(scores, q_operand, k_operand(stage));
+        warpgroup::barrier_wait(&barriers.v_full[before], (i - 1) / stages % 2);
+        warpgroup::settle(sums);
+        warpgroup::settle(weights);
+        add(sums, weights, v_operand(before));
+        warpgroup::wait<1>();
+        warpgroup::settle(scores);
+        release(&barriers.k_empty[stage]);
+        mask(scores, pass.first + i * others);
+        rows.weigh(scores, scale);
+        warpgroup::wait<0>();
+        warpgroup::settle(sums);
+        warpgroup::settle(weights);
+        release(&barriers.v_empty[before]);
+#pragma unroll
+        for (int e = 0; e < FEATURES / 2; ++e) sums[e] *= rows.shrink[e % 4 / 2];
+        pack(weights, scores);
+      }
+      const int last = (tiles - 1) % stages;
+      warpgroup::barrier_wait(&barriers.v_full[last], (tiles - 1) / stages % 2);
+      warpgroup::settle(sums);
+      warpgroup::settle(weights);
+      add(sums, weights, v_operand(last));
+      warpgroup::wait<0>();
+      warpgroup::settle(sums);
+    }
+
+    const i64 first_result = ((i64)block.batch * shape.heads + block.head) * shape.queries;
+#pragma unroll
+    for (int s = 0; s < 2; ++s) {
+      const int row = first_row + 8 * s;
+      f32 total = rows.total[s];
+      total += from_lane_xor(total, 1);
+      total += from_lane_xor(total, 2);
+      if (row >= shape.queries) continue;
+      const f32 share = total == 0 ? 0 : 1 / total;
+      T* const to = out + (first_result + row) * FEATURES + column;
+#pragma unroll
+      for (int j = 0; j < FEATURES / 8; ++j)
+        *reinterpret_cast<u32*>(to + j * 8) =
+            chain::pack(T{}, sums[j * 4 + s * 2] * share, sums[j * 4 + s * 2 + 1] * share);
+      if (column == 0)
+        logarithms[first_result + row] = total == 0 ? infinity() : rows.largest[s] + ::log2f(total);
+    }
+  }
+};
+
+}  // namespace attention

@@ -1,0 +1,272 @@
+// Gradients of attention by warpgroups; see attention_backward.h for what is computed and attention_wgmma.h
+// for who does what. Two operands of the block's own 128 rows stay; tiles of 64 rows of two others pass by:
+//
+//            own   passing   first products      sums
+//   dq       q, dy  k, v     q k', dy v'         dq += dscore k
+//   dk, dv   k, v   q, dy    k q', v dy'         dv += p' dy, dk += dscore' q
+#pragma once
+
+#include "attention_backward.h"
+#include "attention_wgmma.h"
+
+namespace attention {
+
+// BY_KEYS: the block's own rows are keys.
+template <class Type, int FEATURES, bool BY_KEYS>
+struct WgmmaGradient {
+  using T = Type;
+  static constexpr int own = 128, others = 64, threads = 384, stages = FEATURES == 64 ? 4 : 3;
+  static constexpr int own_panel = own * 128, other_panel = others * 128;
+  static constexpr int own_bytes = own * FEATURES * 2, other_bytes = others * FEATURES * 2;
+  static constexpr int shared_bytes = 2 * own_bytes + 2 * stages * other_bytes + 1024;
+
+  struct Shared {
+    u64 own, first_full[stages], second_full[stages], empty[stages];
+    f32 logarithm[stages][others], delta[stages][others];  // of queries that pass by
+  };
+  // Where tiles are in shared memory.
+  struct Tiles {
+    u32 own;
+    DEVICE u32 own_second() const { return own + own_bytes; }
+    DEVICE u32 first(int stage) const { return own + 2 * own_bytes + 2 * stage * other_bytes; }
+    DEVICE u32 second(int stage) const { return first(stage) + other_bytes; }
+  };
+  // What a block does: `tiles` tiles for each of `heads` heads.
+  struct Work {
+    int batch, head, group, first_row, rows;  // head: the first one; rows: all there are
+    int heads, tiles, first_other, others;    // others: all there are
+    DEVICE int steps() const { return heads * tiles; }
+  };
+
+  static DEVICE Work work_of(const AttentionShape& shape) {
+    Work work;
+    Visible pass;
+    if (BY_KEYS) {
+      const int blocks = (shape.keys + own - 1) / own;
+      work.first_row = (int)(blockIdx.x % blocks) * own;
+      work.group = (int)(blockIdx.x / blocks % shape.groups);
+      work.batch = (int)(blockIdx.x / blocks / shape.groups);
+      work.heads = shape.heads / shape.groups;
+      work.head = work.group * work.heads;
+      work.rows = shape.keys;
+      work.others = shape.queries;
+      pass = {seeing(shape, work.first_row).first,
+              seeing(shape, min(work.first_row + own, shape.keys) - 1).end};
+    } else {
+      const QueryBlock block = query_block<WgmmaGradient>(shape);
+      work.first_row = block.first_row;
+      work.group = block.group;
+      work.batch = block.batch;
+      work.heads = 1;
+      work.head = block.head;
+      work.rows = shape.queries;
+      work.others = shape.keys;
+      pass = visible_to(shape, block.first_row, min(block.first_row + own, shape.queries) - 1).any;
+    }
+    work.first_other = pass.first / others * others;
+    work.tiles = pass.end > work.first_other ? (pass.end - work.first_other + others - 1) / others : 0;
+    return work;
+  }
+
+  struct Operands {
+    const T *q, *k, *v, *dy;
+    const f32 *logarithms, *delta;
+  };
+
+  static DEVICE void load(const AttentionShape& shape, const Work& work, const Operands& from,
+                          const Tiles& tiles, Shared& shared) {
+    const T* const k = from.k + work.batch * shape.k.batch + work.group * shape.k.head;
+    const T* const v = from.v + work.batch * shape.v.batch + work.group * shape.v.head;
+    const T* q = from.q + work.batch * shape.q.batch + work.head * shape.q.head;
+    const T* dy = from.dy + work.batch * shape.dy.batch + work.head * shape.dy.head;
+    const f32* logarithms = from.logarithms + ((i64)work.batch * shape.heads + work.head) * shape.queries;
+    const f32* delta = from.delta + work.batch * shape.delta_batch + work.head * shape.delta_head;
+    TileSender sender;
+    copy_tile<FEATURES, own>(tiles.own, BY_KEYS ? k : q, BY_KEYS ? shape.k.row : shape.q.row, work.first_row,
+                             work.rows);
+    copy_tile<FEATURES, own>(tiles.own_second(), BY_KEYS ? v : dy, BY_KEYS ? shape.v.row : shape.dy.row,
+                             work.first_row, work.rows);
+    sender.sent(&shared.own);
+    int step = 0;
+    for (int head = 0; head < work.heads; ++head) {
+      for (int tile = 0; tile < work.tiles; ++tile, ++step) {
+        const int stage = step % stages, first = work.first_other + tile * others;
+        sender.wait_empty(&shared.empty[stage], step / stages % 2 ^ 1);
+        copy_tile<FEATURES, others>(tiles.first(stage), BY_KEYS ? q : k, BY_KEYS ? shape.q.row : shape.k.row,
+                                    first, work.others);
+        if (BY_KEYS) {
+          const int i = (int)threadIdx.x % 64, query = first + i;
+          const bool there = query < shape.queries;
+          if (threadIdx.x % 128 < 64)
+            warpgroup::copy_4(warpgroup::shared_address(&shared.logarithm[stage][i]),
+                              there ? logarithms + query : logarithms, there);
+          else
+            warpgroup::copy_4(warpgroup::shared_address(&shared.delta[stage][i]),
+                              there ? delta + query * shape.delta_row : delta, there);
+        }
+        sender.sent(&shared.first_full[stage]);
+        copy_tile<FEATURES, others>(tiles.second(stage), BY_KEYS ? dy : v,
+                                    BY_KEYS ? shape.dy.row : shape.v.row, first, work.others);
+        sender.sent(&shared.second_full[stage]);
+      }
+      q += shape.q.head;
+      dy += shape.dy.head;
+      logarithms += shape.queries;
+      delta += shape.delta_head;
+    }
+    sender.flush();
+  }
+
+  static DEVICE void score(f32 (&scores)[32], u64 mine, u64 theirs) {
+    warpgroup::begin();
+#pragma unroll
+    for (int i = 0; i < FEATURES / 16; ++i) {
+      const u64 inside = i % 4 * warpgroup::rows_step;
+      if (i == 0)
+        warpgroup::multiply(T{}, scores, mine, theirs);
+      else
+        warpgroup::multiply_add(T{}, scores, mine + i / 4 * (own_panel >> 4) + inside,
+                                theirs + i / 4 * (other_panel >> 4) + inside);
+    }
+    warpgroup::commit();
+  }
+  static DEVICE void add(f32 (&sums)[FEATURES / 2], u32 (&weights)[16], u64 second) {
+    warpgroup::begin();
+#pragma unroll
+    for (int i = 0; i < others / 16; ++i)
+      warpgroup::multiply_columns(T{}, sums, weights + 4 * i, second + i * warpgroup::columns_step);
+    warpgroup::commit();
+  }
+  // dk is dq where own rows are queries.
+  static DEVICE void multiply(const AttentionShape& shape, const Work& work, const Operands& from,
+                              const Tiles& tiles, Shared& shared, T* dk, T* dv) {
+    const int warpgroup_row = (int)threadIdx.x / 128 * 64, group_row = work.first_row + warpgroup_row;
+    const int first_row = group_row + (int)threadIdx.x % 128 / 32 * 16 + (int)lane() / 4;
+    const int column = (int)lane() % 4 * 2, last_row = work.rows - 1;
+    const auto seen_by = [&](int row) { return BY_KEYS ? seeing(shape, row) : visible(shape, row); };
+    const Visible seen[2] = {seen_by(first_row), seen_by(first_row + 8)};
+    const Visible all{seen_by(min(group_row + 63, last_row)).first, seen_by(min(group_row, last_row)).end};
+    const f32 scale = shape.scale * log2_e;
+
+    f32 logarithm[2] = {0, 0}, delta[2] = {0, 0};
+    if (!BY_KEYS) {
+      const f32* const logarithms =
+          from.logarithms + ((i64)work.batch * shape.heads + work.head) * shape.queries;
+      const f32* const deltas = from.delta + work.batch * shape.delta_batch + work.head * shape.delta_head;
+#pragma unroll
+      for (int s = 0; s < 2; ++s) {
+        const int row = first_row + 8 * s;
+        logarithm[s] = row < work.rows ? logarithms[row] : infinity();
+        delta[s] = row < work.rows ? deltas[row * shape.delta_row] : 0;
+      }
+    }
+
+    f32 sums_k[FEATURES / 2], sums_v[BY_KEYS ? FEATURES / 2 : 1], scores[32], slopes[32];
+    u32 weights[16], changes[16];
+#pragma unroll
+    for (int i = 0; i < FEATURES / 2; ++i) {
+      sums_k[i] = 0;
+      if (BY_KEYS) sums_v[i] = 0;
+    }
+    const u64 mine = warpgroup::rows_operand(tiles.own + warpgroup_row * 128);
+    const u64 mine_second = warpgroup::rows_operand(tiles.own_second() + warpgroup_row * 128);
+    const int steps = work.steps();
+    if (steps > 0) warpgroup::barrier_wait(&shared.own, 0);
+    int tile = 0;
+    for (int step = 0; step < steps; ++step) {
+      const int stage = step % stages, first = work.first_other + tile * others;
+      const u32 parity = step / stages % 2;
+      tile = tile + 1 == work.tiles ? 0 : tile + 1;
+      warpgroup::barrier_wait(&shared.first_full[stage], parity);
+      score(scores, mine, warpgroup::rows_operand(tiles.first(stage)));
+      if (!BY_KEYS && step > 0) {  // the sums of the tile before are done
+        warpgroup::wait<1>();
+        warpgroup::settle(sums_k);
+        if (lane() == 0) warpgroup::barrier_arrive(&shared.empty[(step - 1) % stages]);
+      }
+      warpgroup::barrier_wait(&shared.second_full[stage], parity);
+      score(slopes, mine_second, warpgroup::rows_operand(tiles.second(stage)));
+      warpgroup::wait<0>();
+      warpgroup::settle(scores);
+      warpgroup::settle(slopes);
+
+      const bool masked = first < all.first || first + others > all.end;
+      const auto weight = [&](int i) {
+        const int s = i % 4 / 2, other = i / 4 * 8 + column + i % 2;
+        const f32 p =
+            fast_exp2(::fmaf(scores[i], scale, -(BY_KEYS ? shared.logarithm[stage][other] : logarithm[s])));
+        return !masked || (first + other >= seen[s].first && first + other < seen[s].end) ? p : 0;
+      };
+      const auto change = [&](int i) {
+        const int s = i % 4 / 2, other = i / 4 * 8 + column + i % 2;
+        return slopes[i] - (BY_KEYS ? shared.delta[stage][other] : delta[s]);
+      };
+#pragma unroll
+      for (int i = 0; i < 16; ++i) {
+        const f32 low = weight(2 * i), high = weight(2 * i + 1);
+        if (BY_KEYS) weights[i] = chain::pack(T{}, low, high);
+        changes[i] = chain::pack(T{}, low * change(2 * i), high * change(2 * i + 1));
+      }
+      if constexpr (BY_KEYS) {
+        warpgroup::settle(weights);
+        add(sums_v, weights, warpgroup::columns_operand(tiles.second(stage), other_panel));
+      }
+      warpgroup::settle(changes);
+      add(sums_k, changes, warpgroup::columns_operand(tiles.first(stage), other_panel));
+      if constexpr (BY_KEYS) {  // with two sums the compiler would serialise what is left for later
+        warpgroup::wait<0>();
+        warpgroup::settle(sums_k);
+        warpgroup::settle(sums_v);
+        if (lane() == 0) warpgroup::barrier_arrive(&shared.empty[stage]);
+      }
+    }
+    warpgroup::wait<0>();
+    warpgroup::settle(sums_k);
+    if constexpr (BY_KEYS) warpgroup::settle(sums_v);
+
+    const i64 first_result =
+        ((i64)work.batch * (BY_KEYS ? shape.groups : shape.heads) + (BY_KEYS ? work.group : work.head)) *
+        work.rows;
+#pragma unroll
+    for (int s = 0; s < 2; ++s) {
+      const int row = first_row + 8 * s;
+      if (row >= work.rows) continue;
+      const i64 place = (first_result + row) * FEATURES + column;
+#pragma unroll
+      for (int j = 0; j < FEATURES / 8; ++j) {
+        const int i = j * 4 + s * 2;
+        *reinterpret_cast<u32*>(dk + place + j * 8) =
+            chain::pack(T{}, sums_k[i] * shape.scale, sums_k[i + 1] * shape.scale);
+        if constexpr (BY_KEYS)
+          *reinterpret_cast<u32*>(dv + place + j * 8) = chain::pack(T{}, sums_v[i], sums_v[i + 1]);
+      }
+    }
+  }
+
+  static DEVICE void run(const AttentionShape& shape, const Operands& from, T* dk, T* dv) {
+    __shared__ Shared shared;
+    const u32 memory = warpgroup::shared_address(launched_shared<unsigned char>());
+    const Tiles tiles{(memory + 1023) / 1024 * 1024};
+    if (threadIdx.x == 0) {
+      warpgroup::barrier_init(&shared.own, 128);
+#pragma unroll
+      for (int i = 0; i < stages; ++i) {
+        warpgroup::barrier_init(&shared.first_full[i], 128);
+        warpgroup::barrier_init(&shared.second_full[i], 128);
+        warpgroup::barrier_init(&shared.empty[i], 8);
+      }
+      warpgroup::publish_to_unit();
+    }
+    barrier();
+    const Work work = work_of(shape);
+    if (threadIdx.x >= 256) {
+      warpgroup::give_registers<40>();
+      load(shape, work, from, tiles, shared);
+    } else {
+      warpgroup::take_registers<232>();
+      multiply(shape, work, from, tiles, shared, dk, dv);
+    }
+  }
+};
+
+}  // namespace attention

@@ -1,0 +1,83 @@
+// Rotary position embedding: a table of angles, then a rotation of every row.
+#pragma once
+
+#include "math.h"
+#include "packet.h"
+
+DEVICE f32 cosine_of_half_turns(f32 x) { return ::cospif(x); }
+DEVICE f64 cosine_of_half_turns(f64 x) { return ::cospi(x); }
+DEVICE f32 sine_of_half_turns(f32 x) { return ::sinpif(x); }
+DEVICE f64 sine_of_half_turns(f64 x) { return ::sinpi(x); }
+
+// Cosine and sine for each of `time` positions and `half` frequencies, `half` in a row. Whole turns are taken
+// off in f64, so that far positions keep their digits. `direction` is 1, or -1 to undo a rotation.
+template <class C>
+DEVICE void rope_angles(const i64* positions, i64 position_step, C* cosine, C* sine, u64 time, u64 half,
+                        f64 base, f64 direction) {
+  constexpr u64 run = 16;  // positions that share the power
+  const u64 runs = (time + run - 1) / run;
+  for (u64 item = global_thread(); item < runs * half; item += global_threads()) {
+    const u64 i = item % half, first = item / half * run;
+    const f64 turns = ::pow(base, -(f64)i / (f64)half) * direction * 0.15915494309189533577;
+    for (u64 t = first; t < first + run && t < time; ++t) {
+      const f64 angle = (f64)positions[(i64)t * position_step] * turns;
+      const C half_turns = (C)(2 * (angle - math::round(angle)));
+      cosine[t * half + i] = cosine_of_half_turns(half_turns);
+      sine[t * half + i] = sine_of_half_turns(half_turns);
+    }
+  }
+}
+
+// Rotates the pairs (i, i + half) of every row, or (2 i, 2 i + 1) if INTERLEAVED; P pairs at a time.
+template <class S, class C, int P, bool INTERLEAVED, class Index, class RowAt>
+DEVICE void rope_rotate(RowAt row_at, i64 step, S* out, const C* cosine, const C* sine, u64 rows, u64 time,
+                        u64 half) {
+  const Index per_row = half / P, items = rows * per_row;
+  for (Index item = global_thread(); item < items; item += global_threads()) {
+    const Index row = item / per_row, i = item % per_row * P;
+    const S* from = row_at(row);
+    S* to = out + (u64)row * 2 * half;
+    const i64 angles = (i64)(row % (Index)time) * half + i;
+    C a[P], b[P], c[P], s[P];
+    read_packet<P>(cosine, 1, angles, c);
+    read_packet<P>(sine, 1, angles, s);
+    if constexpr (!INTERLEAVED) {
+      read_packet<P>(from, step, i, a);
+      read_packet<P>(from, step, i + half, b);
+    } else if constexpr (P == 1) {
+      read_packet<1>(from, step, 2 * i, a);
+      read_packet<1>(from, step, 2 * i + 1, b);
+    } else {
+      C both[2 * P];
+      read_packet<2 * P>(from, 1, 2 * i, both);
+#pragma unroll
+      for (int e = 0; e < P; ++e) {
+        a[e] = both[2 * e];
+        b[e] = both[2 * e + 1];
+      }
+    }
+#pragma unroll
+    for (int e = 0; e < P; ++e) {
+      const C first = a[e] * c[e] - b[e] * s[e], second = a[e] * s[e] + b[e] * c[e];
+      a[e] = first;
+      b[e] = second;
+    }
+    if constexpr (!INTERLEAVED) {
+      write_packet<P>(to + i, a);
+      write_packet<P>(to + i + half, b);
+    } else {
+      C both[2 * P];
+#pragma unroll
+      for (int e = 0; e < P; ++e) {
+        both[2 * e] = a[e];
+        both[2 * e + 1] = b[e];
+      }
+      if constexpr (P == 1) {
+        write_packet<1>(to + 2 * i, a);
+        write_packet<1>(to + 2 * i + 1, b);
+      } else {
+        write_packet<2 * P>(to + 2 * i, both);
+      }
+    }
+  }
+}

@@ -1,0 +1,155 @@
+// Products by warpgroups of four waves, for chips that have them: operands in shared memory in swizzled
+// panels, sums in registers, and barriers in shared memory between those who load and those who multiply.
+//
+// A panel is rows of 128 bytes (64 elements of 16 bits); the 16-byte piece c of row r lies at place c ^ (r %
+// 8). Panels begin at multiples of 1024 bytes.
+#pragma once
+
+#include "gpu.h"
+
+namespace warpgroup {
+
+DEVICE u32 shared_address(const void* pointer) { return (u32)__cvta_generic_to_shared(pointer); }
+
+// ---- barriers in shared memory ----
+
+DEVICE void barrier_init(u64* barrier, u32 arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals));
+}
+DEVICE void barrier_arrive(u64* barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+}
+// Until the phase of this parity is over.
+DEVICE void barrier_wait(u64* barrier, u32 parity) {
+  asm volatile(
+      "{\n.reg .pred done;\n"
+      "again:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@done bra over;\nbra again;\nover:\n}" ::"r"(shared_address(barrier)),
+      "r"(parity)
+      : "memory");
+}
+DEVICE bool barrier_passed(u64* barrier, u32 parity) {
+  u32 passed;
+  asm volatile(
+      "{\n.reg .pred done;\nmbarrier.test_wait.parity.shared::cta.b64 done, [%1], %2;\nselp.u32 %0, 1, 0, "
+      "done;\n}"
+      : "=r"(passed)
+      : "r"(shared_address(barrier)), "r"(parity)
+      : "memory");
+  return passed != 0;
+}
+// What this thread wrote to shared memory is seen by the matrix unit.
+DEVICE void publish_to_unit() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// ---- copies from memory that go on by themselves ----
+
+// 16 bytes, or zeros.
+DEVICE void copy_16(u32 to, const void* from, bool there) {
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
+               "r"(there ? 16 : 0)
+               : "memory");
+}
+DEVICE void copy_4(u32 to, const void* from, bool there) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(there ? 4 : 0)
+               : "memory");
+}
+DEVICE void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int LEFT>
+DEVICE void copies_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
+}
+
+// ---- registers ----
+
+template <int COUNT>
+DEVICE void give_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
+}
+template <int COUNT>
+DEVICE void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
+}
+
+// ---- operands ----
+
+// Rows along K: `panel` holds 64 elements of K for each row; groups of 8 rows follow each other.
+DEVICE u64 rows_operand(u32 panel) {
+  return (u64)(panel >> 4 & 0x3fff) | (u64)1 << 16 | (u64)(1024 >> 4) << 32 | (u64)1 << 62;
+}
+// Rows across K: each row of a panel is one k, with 64 columns; panels of further columns are `stride` bytes
+// apart.
+DEVICE u64 columns_operand(u32 panel, u32 stride) {
+  return (u64)(panel >> 4 & 0x3fff) | (u64)(stride >> 4) << 16 | (u64)(1024 >> 4) << 32 | (u64)1 << 62;
+}
+constexpr u64 rows_step = 32 >> 4;       // 16 of K further, inside a panel
+constexpr u64 columns_step = 2048 >> 4;  // 16 of K further
+
+// ---- products: 64 rows by COLUMNS, 16 of K ----
+
+DEVICE void begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+DEVICE void commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int LEFT>
+DEVICE void wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
+}
+// The compiler takes these as written here, so that it moves no use of them before a wait.
+template <int N>
+DEVICE void settle(f32 (&sums)[N]) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) asm volatile("" : "+f"(sums[i])::"memory");
+}
+template <int N>
+DEVICE void settle(u32 (&values)[N]) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) asm volatile("" : "+r"(values[i])::"memory");
+}
+
+#define HEARTH_F8(c, d, i) \
+  c(d[i]), c(d[i + 1]), c(d[i + 2]), c(d[i + 3]), c(d[i + 4]), c(d[i + 5]), c(d[i + 6]), c(d[i + 7])
+#define HEARTH_D32                                                                                        \
+  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, " \
+  "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31}"
+#define HEARTH_D64                                                                                        \
+  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, " \
+  "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, "  \
+  "%42, "                                                                                                 \
+  "%43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}"
+#define HEARTH_O32(c, d) HEARTH_F8(c, d, 0), HEARTH_F8(c, d, 8), HEARTH_F8(c, d, 16), HEARTH_F8(c, d, 24)
+#define HEARTH_O64(c, d) \
+  HEARTH_O32(c, d), HEARTH_F8(c, d, 32), HEARTH_F8(c, d, 40), HEARTH_F8(c, d, 48), HEARTH_F8(c, d, 56)
+
+// sums = a * b and sums += a * b. Both from shared memory, rows along K.
+#define HEARTH_WGMMA_SHARED_AS(name, c, keep, TYPE, ptx, N, D, O, p0, p1)                            \
+  DEVICE void name(TYPE, f32(&sums)[N / 2], u64 a, u64 b) {                                          \
+    asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, " keep                                      \
+                 ", 0;\n"                                                                            \
+                 "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." ptx "." ptx " " D ", " p0 ", " p1 \
+                 ", keep, 1, 1, 0, 0;\n}"                                                            \
+                 : O(c, sums)                                                                        \
+                 : "l"(a), "l"(b));                                                                  \
+  }
+#define HEARTH_WGMMA_SHARED(TYPE, ptx, N, D, O, p0, p1)                   \
+  HEARTH_WGMMA_SHARED_AS(multiply, "=f", "0", TYPE, ptx, N, D, O, p0, p1) \
+  HEARTH_WGMMA_SHARED_AS(multiply_add, "+f", "1", TYPE, ptx, N, D, O, p0, p1)
+HEARTH_WGMMA_SHARED(bf16, "bf16", 64, HEARTH_D32, HEARTH_O32, "%32", "%33")
+HEARTH_WGMMA_SHARED(bf16, "bf16", 128, HEARTH_D64, HEARTH_O64, "%64", "%65")
+HEARTH_WGMMA_SHARED(f16, "f16", 64, HEARTH_D32, HEARTH_O32, "%32", "%33")
+HEARTH_WGMMA_SHARED(f16, "f16", 128, HEARTH_D64, HEARTH_O64, "%64", "%65")
+#undef HEARTH_WGMMA_SHARED
+#undef HEARTH_WGMMA_SHARED_AS
+
+// sums += a * b, a from registers (as mma.sync has it), b from shared memory, rows across K.
+#define HEARTH_WGMMA_REGISTERS(TYPE, ptx, N, D, O, p0, p1, p2, p3, p4)                                \
+  DEVICE void multiply_columns(TYPE, f32(&sums)[N / 2], const u32* a, u64 b) {                        \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." ptx "." ptx " " D ", {" p0 ", " p1 \
+                 ", " p2 ", " p3 "}, " p4 ", 1, 1, 1, 1;\n"                                           \
+                 : O("+f", sums)                                                                      \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                               \
+  }
+HEARTH_WGMMA_REGISTERS(bf16, "bf16", 64, HEARTH_D32, HEARTH_O32, "%32", "%33", "%34", "%35", "%36")
+HEARTH_WGMMA_REGISTERS(bf16, "bf16", 128, HEARTH_D64, HEARTH_O64, "%64", "%65", "%66", "%67", "%68")
+HEARTH_WGMMA_REGISTERS(f16, "f16", 64, HEARTH_D32, HEARTH_O32, "%32", "%33", "%34", "%35", "%36")
+HEARTH_WGMMA_REGISTERS(f16, "f16", 128, HEARTH_D64, HEARTH_O64, "%64", "%65", "%66", "%67", "%68")
+#undef HEARTH_WGMMA_REGISTERS
+
+}  // namespace warpgroup

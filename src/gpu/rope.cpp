@@ -1,0 +1,140 @@
+// Rotary position embedding: a table of angles per position in scratch memory, then a rotation of every row.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "device/strided.h"
+#include "gpu/expression_kernel.h"
+#include "gpu/expression_source.h"
+#include "gpu/kernels.h"
+#include "hearth/error.h"
+
+namespace hearth::gpu {
+namespace {
+
+constexpr unsigned threads = 256;
+
+class RopeKernel final : public Kernel {
+ public:
+  RopeKernel(GpuDevice& device, const Step& step)
+      : device_(device),
+        attributes_(std::get<RopeAttributes>(step.attributes)),
+        dtype_(step.inputs[0].dtype),
+        position_step_(step.inputs[1].strides[0]) {
+    if (step.inputs[1].dtype != DType::i64)
+      throw DTypeError(
+          fmt::format("[rope] positions are {}; i64 is needed", dtype_name(step.inputs[1].dtype)));
+    if (!is_floating(dtype_)) throw DTypeError(fmt::format("[rope] no kernel for {}", dtype_name(dtype_)));
+    const Layout& x = step.inputs[0];
+    const std::size_t last = x.shape.size() - 1;
+    half_ = x.shape[last] / 2;
+    time_ = x.shape[last - 1];
+    step_ = x.strides[last];
+    loop_ = collapse(Shape(x.shape.begin(), x.shape.end() - 1),
+                     {Strides(x.strides.begin(), x.strides.end() - 1)});
+    if (loop_.shape.size() > most_axes)
+      throw KernelError(fmt::format("[rope] more than {} axes that cannot be merged", most_axes));
+    packet_ = packet_length();
+    angles_ = device.function(angles_source(), "angles");
+  }
+
+  std::size_t scratch_bytes() const override { return 2 * table_bytes(); }
+
+  void run(const KernelArguments& arguments) const override {
+    const std::int64_t rows = loop_.count();
+    if (rows == 0 || half_ == 0) return;
+    const auto time = static_cast<std::uint64_t>(time_), half = static_cast<std::uint64_t>(half_);
+    void* const cosine = arguments.scratch;
+    void* const sine = static_cast<char*>(arguments.scratch) + table_bytes();
+    const double direction = attributes_.inverse ? -1 : 1;
+    device_.launch(angles_, {.x = device_.grid_for((time + 15) / 16 * half, threads), .threads = threads},
+                   arguments.inputs[1], position_step_, cosine, sine, time, half, attributes_.base,
+                   direction);
+
+    const bool packets = aligned(arguments.inputs[0], dtype_, elements(packet_)) &&
+                         aligned(arguments.outputs[0], dtype_, elements(packet_));
+    const int packet = packets ? packet_ : 1;
+    const auto make_source = [&] { return rotate_source(packet); };
+    const Function& rotate = (packets ? in_packets_ : by_element_).get(device_, make_source, "rotate");
+    Arguments values;
+    const auto row_count = static_cast<std::uint64_t>(rows);
+    values.add(arguments.inputs[0]);
+    values.add(step_);
+    values.add(arguments.outputs[0]);
+    values.add(cosine);
+    values.add(sine);
+    values.add(row_count);
+    values.add(time);
+    values.add(half);
+    for (const auto& size : loop_.shape) values.add(size);
+    for (const auto& stride : loop_.strides[0]) values.add(stride);
+    device_.launch(rotate,
+                   {.x = device_.grid_for(row_count * half / static_cast<unsigned>(packet), threads),
+                    .threads = threads},
+                   values);
+  }
+
+ private:
+  // Neighbouring elements that are moved together, for so many pairs.
+  int elements(int pairs) const { return attributes_.interleaved && pairs > 1 ? 2 * pairs : pairs; }
+  std::size_t table_bytes() const {
+    const auto bytes = static_cast<std::size_t>(time_ * half_) * (dtype_ == DType::f64 ? 8 : 4);
+    return (bytes + 63) / 64 * 64;
+  }
+
+  int packet_length() const {
+    auto pairs = static_cast<int>((attributes_.interleaved ? 8 : 16) / dtype_size(dtype_));
+    while (pairs > 1 && !fits(pairs)) pairs /= 2;
+    return pairs;
+  }
+  bool fits(int pairs) const {
+    return step_ == 1 && half_ % pairs == 0 &&
+           std::all_of(loop_.strides[0].begin(), loop_.strides[0].end(),
+                       [&](std::int64_t stride) { return stride % elements(pairs) == 0; });
+  }
+
+  KernelSource angles_source() const {
+    return {
+        "rope",
+        fmt::format("#include \"rope.h\"\n"
+                    "KERNEL void angles(const i64* positions, i64 position_step, {0}* cosine, {0}* sine, "
+                    "u64 time, u64 half, f64 base, f64 direction) {{\n"
+                    "  rope_angles(positions, position_step, cosine, sine, time, half, base, direction);\n"
+                    "}}\n",
+                    compute_type(dtype_)),
+        {}};
+  }
+
+  KernelSource rotate_source(int packet) const {
+    const std::size_t axes = loop_.shape.size();
+    std::string text = fmt::format(
+        "#include \"rope.h\"\nusing Index = {2};\n"
+        "KERNEL void rotate(const {0}* x, i64 step, {0}* out, const {1}* cosine, const {1}* sine, u64 rows, "
+        "u64 time, u64 half",
+        storage_type(dtype_), compute_type(dtype_), index_type(loop_.count() * half_));
+    text += size_parameters("r", axes) + stride_parameters("r", axes, 1) + ") {\n";
+    text += "  const auto row_at = [&](Index row) {\n" + index_statements("    ", "row", "r", axes);
+    text += "    return x + (" + place_text(0, "r", axes) + ");\n  };\n";
+    text += fmt::format(
+        "  rope_rotate<{}, {}, {}, {}, Index>(row_at, step, out, cosine, sine, rows, time, half);\n}}\n",
+        storage_type(dtype_), compute_type(dtype_), packet, attributes_.interleaved);
+    return {"rope", text, {}};
+  }
+
+  GpuDevice& device_;
+  RopeAttributes attributes_;
+  DType dtype_;
+  std::int64_t position_step_, half_ = 0, time_ = 0, step_ = 1;
+  StridedLoop loop_;
+  int packet_ = 1;  // pairs
+  Function angles_;
+  LazyFunction in_packets_, by_element_;
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_rope(GpuDevice& device, const Step& step) {
+  return std::make_unique<RopeKernel>(device, step);
+}
+
+}  // namespace hearth::gpu
