@@ -43,7 +43,7 @@ AttentionEngine fma_engine(DType dtype, std::int64_t features, AttentionResult r
   const int size = rounded_features(features, {64, 128, 192, 256});
   const bool forward = result == AttentionResult::output;
   const int own_tiles = size <= 128 ? 2 : 1;
-  const int others = size <= 64 || (size == 128 && forward) ? 32 : 16;
+  const int others = size <= 64 ? 32 : 16;
   const bool together = forward || size <= 192;
   const AttentionTiles tiles{size, own_tiles * 16, others, 4, false, own_tiles * 16 * (others + 4)};
   const int elements = attention_shared_elements(tiles, needs_of(result).own, together ? 2 : 1, 0);
@@ -62,7 +62,9 @@ AttentionEngine mma_engine(const Target& target, DType dtype, std::int64_t featu
   // Registers of a lane for 16 own rows as an operand, and for their sums.
   const int own_registers = target.matrix == MatrixUnit::wmma11 ? size / 2 : size / depth * 4;
   const int sum_registers = size * 16 / target.wave_size * needs.sums;
-  int own_tiles = sum_registers <= 32 ? 2 : 1, waves = 4, others = size <= 128 && needs.sums == 1 ? 64 : 32;
+  // Gradients have two tiles of scores at once.
+  const bool room = sum_registers <= 32 && (result == AttentionResult::output || target.wave_size == 64);
+  int own_tiles = room ? 2 : 1, waves = 4, others = size <= 128 && needs.sums == 1 ? 64 : 32;
   const std::size_t limit = target.amd ? most_shared_amd : std::min(most_shared, target.shared_bytes);
   const auto tiles = [&](bool holds) {
     return AttentionTiles{size, waves * own_tiles * 16, others, 8, holds, 0};

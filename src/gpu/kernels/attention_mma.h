@@ -19,6 +19,8 @@ struct MmaEngine {
   static constexpr bool together = true;  // tiles for both products are in shared memory at once
   static constexpr bool holds = HOLDS;
   static constexpr int run = chain::run;
+  static constexpr int ahead =
+      HOLDS || !transposes ? FEATURES / depth : 1;  // steps of the first product at once
   static constexpr int row_stride = FEATURES + 8, column_stride = OTHERS + 8;
   static constexpr int own_size = own * row_stride, first_size = OTHERS * row_stride;
   static constexpr int second_size = transposes ? FEATURES * column_stride : first_size;
@@ -131,7 +133,7 @@ struct MmaEngine {
 
   static DEVICE void score(Scores& scores, const Own& mine, const T* theirs) {
     scores.clear();
-#pragma unroll(HOLDS || !transposes ? FEATURES / depth : 1)
+#pragma unroll ahead
     for (int k = 0; k < FEATURES / depth; ++k) {
       chain::Own<T> left[OWN_TILES];
 #pragma unroll
