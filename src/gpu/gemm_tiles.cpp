@@ -27,8 +27,10 @@ GemmTile fma_tile(DType dtype, bool large) {
 }
 
 GemmTile mma_tile(const Target& target, DType dtype, bool large) {
-  const int side = large ? 128 : 64, depth = dtype == DType::i8 ? 64 : 32;
-  const int down = 2, across = large && target.wave_size == 32 ? 4 : 2;
+  // The larger a wave's part, the more products for each operand that is read; 64 x 32 is what the registers
+  // of wave32 hold together with the next step.
+  const int side = large ? 128 : 64, down = 2, across = large && target.wave_size == 32 ? 4 : 2;
+  const int depth = static_cast<int>((large ? 64 : 128) / dtype_size(dtype));
   return {fmt::format("gemm::MmaTile<{}, {}, {}, {}, {}, {}>", storage_type(dtype), side, side, depth, down,
                       across),
           side,
