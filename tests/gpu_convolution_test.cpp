@@ -76,7 +76,7 @@ TEST_F(GpuConvolution, Geometries) {
 }
 
 TEST_F(GpuConvolution, LongSums) {
-  for (const DType dtype : {DType::f32, DType::f16}) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
     check(dtype, {{3, 9, 24, 25}, {9, 9, 3, 3}, 1, 1});        // weights: sums over 1800 pixels
     check(dtype, {{1, 2, 48, 48}, {2, 1, 3, 3}, 1, 1, 1, 2});  // depthwise
   }
@@ -85,7 +85,7 @@ TEST_F(GpuConvolution, LongSums) {
 TEST_F(GpuConvolution, AnyLayout) {
   for (const Lay lay : {Lay::transposed, Lay::gapped, Lay::flipped}) {
     check(DType::f32, {{2, 9, 6, 7}, {10, 9, 3, 3}, 2, 1}, lay);
-    check(DType::f16, {{2, 9, 6, 7}, {10, 9, 3, 3}, 1, 1}, lay);
+    check(DType::bf16, {{2, 9, 6, 7}, {10, 9, 3, 3}, 1, 1}, lay);
   }
 }
 

@@ -27,8 +27,10 @@ GemmTile fma_tile(DType dtype, bool large) {
 }
 
 GemmTile mma_tile(const Target& target, DType dtype, bool large) {
-  const int side = large ? 128 : 64, depth = dtype == DType::i8 ? 64 : 32;
-  const int down = 2, across = large && target.wave_size == 32 ? 4 : 2;
+  // The larger a wave's part, the more products for each operand that is read; 64 x 32 is what the registers
+  // of wave32 hold together with the next step.
+  const int side = large ? 128 : 64, down = 2, across = large && target.wave_size == 32 ? 4 : 2;
+  const int depth = static_cast<int>((large ? 64 : 128) / dtype_size(dtype));
   return {fmt::format("gemm::MmaTile<{}, {}, {}, {}, {}, {}>", storage_type(dtype), side, side, depth, down,
                       across),
           side,
@@ -44,9 +46,14 @@ int gemm_packet(const GemmTile& tile, DType dtype) {
 }
 
 std::string gemm_fetch(const GemmTile& tile, DType dtype, bool along_k, int packet) {
+  if (packet == 1) {
+    // Steps of K that are written side by side, and few rows per thread: what is known of each takes
+    // registers.
+    const int together = tile.matrix_unit ? 8 : along_k ? 4 : 1;
+    return fmt::format("gemm::{}<{}>", along_k ? "EachAlongK" : "EachAlongRows", together);
+  }
   if (along_k) return fmt::format("gemm::AlongK<{}>", packet);
   if (!tile.matrix_unit) return fmt::format("gemm::AlongRows<{}>", packet);
-  if (packet == 1) return "gemm::AlongRows<1, 8>";
   return dtype == DType::i8 ? "gemm::AlongRows<4, 4>" : "gemm::AlongRows<8, 2>";
 }
 

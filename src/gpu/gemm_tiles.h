@@ -22,7 +22,7 @@ GemmTile mma_tile(const Target& target, DType dtype, bool large);
 
 // Elements that are fetched at once where memory allows.
 int gemm_packet(const GemmTile& tile, DType dtype);
-// AlongK or AlongRows: `packet` elements (gemm_packet() or 1) side by side along K, or along rows.
+// A type of gemm.h: `packet` elements (gemm_packet() or 1) at once, side by side along K or along rows.
 std::string gemm_fetch(const GemmTile& tile, DType dtype, bool along_k, int packet);
 
 // How K is divided so that a few tiles keep the whole device busy.

@@ -331,7 +331,6 @@ class SkinnyKernel final : public MatmulKernel {
     const std::int64_t few = std::min(shape_.rows, shape_.columns),
                        many = std::max(shape_.rows, shape_.columns);
     few_ = few <= 1 ? 1 : few <= 2 ? 2 : few <= 4 ? 4 : 8;
-    rows_ = few_ == 4 ? 4 : 2;  // more would not fit into registers
     // A row's waves: as many as keep the device busy, where K is long enough for them.
     const std::int64_t groups = (many + rows_ - 1) / rows_ * product_.count;
     const std::int64_t waves = std::int64_t{device.compute_units()} * 32 * 32 / device.wave_size();
@@ -392,7 +391,9 @@ class SkinnyKernel final : public MatmulKernel {
   }
 
   bool swapped_ = false;  // the few are rows of a
-  int few_ = 1, rows_ = 1, waves_ = 1;
+  static constexpr int rows_ =
+      2;  // that share what is read of the vectors; more would not fit into registers
+  int few_ = 1, waves_ = 1;
   std::int64_t blocks_ = 1;
   LazyFunction in_packets_, by_element_;
 };

@@ -39,109 +39,142 @@ DEVICE i64 stack_offset(const GemmStack& stack, const GemmStackStrides& strides,
   return offset;
 }
 
-// Elements anywhere in memory, zero outside. A packet runs along the axis of step 1 and is aligned.
+// Elements anywhere in memory, zero beyond the depth. Rows beyond the last repeat it: their results are
+// nobody's. A packet runs along the axis of step 1 and is aligned.
 template <class T>
 struct Matrix {
   using Element = T;
   const T* data;
   i64 row_stride, k_stride, rows, depth;
 
-  struct Row {
-    const T* data;
-    i64 row;  // of the first element of a packet
-  };
-  DEVICE Row row(i64 index) const { return {data + index * row_stride, index}; }
-  DEVICE T at(const Row& row, i64 k) const {
-    return row.row < rows && k < depth ? row.data[k * k_stride] : T{};
-  }
+  using Row = const T*;
+  DEVICE Row row(i64 index) const { return data + (index < rows ? index : rows - 1) * row_stride; }
+  DEVICE T at(Row row, i64 k) const { return k < depth ? row[k * k_stride] : T{}; }
   template <int N>
-  DEVICE Packet<T, N> along_k(const Row& row, i64 k) const {
-    if (row.row < rows && k + N <= depth) return *reinterpret_cast<const Packet<T, N>*>(row.data + k);
+  DEVICE Words<T, N> along_k(Row row, i64 k) const {
+    if (k + N <= depth) return *reinterpret_cast<const Words<T, N>*>(row + k);
     Packet<T, N> packet;
 #pragma unroll
     for (int i = 0; i < N; ++i) packet.element[i] = at(row, k + i);
-    return packet;
+    return bit_cast<Words<T, N>>(packet);
   }
   template <int N>
-  DEVICE Packet<T, N> along_row(const Row& row, i64 k) const {
-    if (row.row + N <= rows && k < depth)
-      return *reinterpret_cast<const Packet<T, N>*>(row.data + k * k_stride);
+  DEVICE Words<T, N> along_row(i64 index, i64 k) const {
+    const T* from = data + index * row_stride + k * k_stride;
+    if (index + N <= rows && k < depth) return *reinterpret_cast<const Words<T, N>*>(from);
     Packet<T, N> packet;
 #pragma unroll
     for (int i = 0; i < N; ++i)
-      packet.element[i] = row.row + i < rows && k < depth ? row.data[i * row_stride + k * k_stride] : T{};
-    return packet;
+      packet.element[i] = index + i < rows && k < depth ? from[i * row_stride] : T{};
+    return bit_cast<Words<T, N>>(packet);
   }
 };
 
-// How elements are fetched: LENGTH at once, along one of the axes.
+// How a thread fetches elements, so many rows and so many steps of K together: as packets along one of the
+// axes, or one by one. Neighbouring threads go on along K if `k_first`, else along rows, `neighbours` of them
+// (0: all), and then along K. Two packets along rows are enough to read whole sectors; more threads that
+// write whole steps of K for rows that lie eight apart would meet in the same banks.
 template <int LENGTH>
 struct AlongK {
-  static constexpr int rows = 1, depth = LENGTH;
-  static constexpr bool k_first = true;
+  static constexpr int rows = 1, depth = LENGTH, neighbours = 0;
+  static constexpr bool k_first = true, packets = true;
 };
-// DEPTH steps of k at once, to be written side by side where a tile has K inside.
 template <int LENGTH, int DEPTH = 1>
 struct AlongRows {
-  static constexpr int rows = LENGTH, depth = DEPTH;
-  static constexpr bool k_first = false;
+  static constexpr int rows = LENGTH, depth = DEPTH, neighbours = DEPTH == 1 ? 0 : 2;
+  static constexpr bool k_first = false, packets = true;
+};
+template <int DEPTH>
+struct EachAlongK {
+  static constexpr int rows = 1, depth = DEPTH, neighbours = 0;
+  static constexpr bool k_first = true, packets = false;
+};
+template <int DEPTH>
+struct EachAlongRows {
+  static constexpr int rows = 1, depth = DEPTH, neighbours = 0;
+  static constexpr bool k_first = false, packets = false;
 };
 
-// A thread's share of the ROWS x DEPTH elements of one step.
+// A thread's share of the ROWS x DEPTH elements of one step. What is held stays as it was read until it is
+// put: to take it apart is to wait for it.
 template <class Source, class Fetch, int ROWS, int DEPTH, int THREADS>
 struct Stage {
   using T = typename Source::Element;
-  static constexpr int items = ROWS / Fetch::rows * (DEPTH / Fetch::depth);
+  static constexpr int row_items = ROWS / Fetch::rows, k_items = DEPTH / Fetch::depth;
+  static constexpr int items = row_items * k_items;
   static constexpr int count = (items + THREADS - 1) / THREADS;
+  static constexpr int neighbours = Fetch::neighbours == 0 ? row_items : Fetch::neighbours;
+  static constexpr int length = !Fetch::packets ? 1 : Fetch::k_first ? Fetch::depth : Fetch::rows;
+  static constexpr int loads = Fetch::rows * Fetch::depth / length;
   static_assert(ROWS % Fetch::rows == 0 && DEPTH % Fetch::depth == 0, "whole packets");
 
   Source source;
+  i64 first_row;
   typename Source::Row rows[count];
-  T held[count][Fetch::rows][Fetch::depth];
+  Words<T, length> held[count][loads];
 
   static DEVICE int row_of(int item) {
-    return Fetch::k_first ? item / (DEPTH / Fetch::depth) : item % (ROWS / Fetch::rows) * Fetch::rows;
+    if constexpr (Fetch::k_first) return item / k_items;
+    return (item / (neighbours * k_items) * neighbours + item % neighbours) * Fetch::rows;
   }
   static DEVICE int k_of(int item) {
-    return (Fetch::k_first ? item % (DEPTH / Fetch::depth) : item / (ROWS / Fetch::rows)) * Fetch::depth;
+    return (Fetch::k_first ? item % k_items : item / neighbours % k_items) * Fetch::depth;
   }
   static DEVICE int item(int i) { return (int)threadIdx.x + i * THREADS; }
   static DEVICE bool there(int i) { return items % THREADS == 0 || item(i) < items; }
 
-  DEVICE Stage(const Source& from, i64 first_row) : source(from) {
+  DEVICE Stage(const Source& from, i64 first) : source(from), first_row(first) {
 #pragma unroll
     for (int i = 0; i < count; ++i) rows[i] = source.row(first_row + row_of(item(i)));
   }
 
   DEVICE void fetch(i64 first_k) {
+    if constexpr (Fetch::packets) {
+      // The same for all threads: most steps take this way, with nothing to decide.
+      if (first_k + DEPTH <= source.depth && (Fetch::k_first || first_row + ROWS <= source.rows))
+        return fetch_whole(first_k);
+    }
 #pragma unroll
     for (int i = 0; i < count; ++i) {
       if (!there(i)) continue;
       const i64 k = first_k + k_of(item(i));
-      if constexpr (Fetch::rows == 1 && (Fetch::depth == 1 || !Fetch::k_first)) {
 #pragma unroll
-        for (int d = 0; d < Fetch::depth; ++d) held[i][0][d] = source.at(rows[i], k + d);
-      } else if constexpr (Fetch::k_first) {
-        const auto packet = source.template along_k<Fetch::depth>(rows[i], k);
-#pragma unroll
-        for (int d = 0; d < Fetch::depth; ++d) held[i][0][d] = packet.element[d];
-      } else {
-#pragma unroll
-        for (int d = 0; d < Fetch::depth; ++d) {
-          const auto packet = source.template along_row<Fetch::rows>(rows[i], k + d);
-#pragma unroll
-          for (int r = 0; r < Fetch::rows; ++r) held[i][r][d] = packet.element[r];
-        }
-      }
+      for (int l = 0; l < loads; ++l)
+        if constexpr (!Fetch::packets)
+          held[i][l] = bit_cast<Words<T, 1>>(source.at(rows[i], k + l));
+        else if constexpr (Fetch::k_first)
+          held[i][l] = source.template along_k<length>(rows[i], k);
+        else
+          held[i][l] = source.template along_row<length>(first_row + row_of(item(i)), k + l);
     }
+  }
+  DEVICE void fetch_whole(i64 first_k) {
+    const i64 step = Fetch::k_first ? 1 : source.k_stride;
+#pragma unroll
+    for (int i = 0; i < count; ++i)
+      if (there(i)) {
+        const T* from = rows[i] + k_of(item(i)) * step + first_k * step;
+#pragma unroll
+        for (int l = 0; l < loads; ++l)
+          held[i][l] = *reinterpret_cast<const Words<T, length>*>(from + l * step);
+      }
   }
 
   template <class Layout>
   DEVICE void put(typename Layout::Element* tile) const {
 #pragma unroll
-    for (int i = 0; i < count; ++i)
-      if (there(i))
-        Layout::template write<Fetch::rows, Fetch::depth>(tile, row_of(item(i)), k_of(item(i)), held[i]);
+    for (int i = 0; i < count; ++i) {
+      if (!there(i)) continue;
+      T values[Fetch::rows][Fetch::depth];
+#pragma unroll
+      for (int l = 0; l < loads; ++l) {
+        const auto packet = bit_cast<Packet<T, length>>(held[i][l]);
+#pragma unroll
+        for (int e = 0; e < length; ++e)
+          values[Fetch::k_first ? 0 : e][Fetch::k_first ? l * length + e : l] = packet.element[e];
+      }
+      Layout::write(tile, row_of(item(i)), k_of(item(i)), values);
+    }
   }
 };
 
@@ -171,7 +204,7 @@ struct FmaTile {
   using Sum = typename Stored<T>::Compute;
   static constexpr int threads = 256, rows = 16 * SIDE, columns = 16 * SIDE, depth = DEPTH;
   static constexpr int chunk = 16 / (int)sizeof(Sum);
-  static constexpr int pair_depth = 1;
+  static constexpr int buffers = 2;
   static_assert(SIDE % chunk == 0, "whole chunks");
   using LayoutA = RowsInside<Sum, rows, DEPTH>;
   using LayoutB = RowsInside<Sum, columns, DEPTH>;
@@ -241,6 +274,8 @@ template <class T, int ROWS, int COLUMNS, int DEPTH, int DOWN, int ACROSS>
 struct MmaTile {
   using Sum = mma::Sum<T>;
   static constexpr int threads = DOWN * ACROSS * WAVE, rows = ROWS, columns = COLUMNS, depth = DEPTH;
+  // Two save a barrier; where a compute unit has 64 KiB for all its blocks, more blocks are worth more.
+  static constexpr int buffers = WAVE == 64 ? 1 : 2;
   static constexpr int piece_rows = ROWS / DOWN / 16, piece_columns = COLUMNS / ACROSS / 16;
   using LayoutA = KInside<T, ROWS, DEPTH>;
   using LayoutB = KInside<T, COLUMNS, DEPTH>;
@@ -260,7 +295,9 @@ struct MmaTile {
   DEVICE void multiply(const T* a, const T* b) {
     a += first_row() * LayoutA::stride;
     b += first_column() * LayoutB::stride;
-#pragma unroll 1  // a step ahead costs more registers than it hides
+    // A step ahead hides the loads of its operands where there are registers for it.
+    constexpr int at_once = piece_rows * piece_columns > 8 ? 1 : 2;
+#pragma unroll at_once
     for (int k = 0; k < DEPTH; k += mma::Unit<T>::depth) {
       mma::FragmentB<T> right[piece_columns];
 #pragma unroll
@@ -299,32 +336,30 @@ DEVICE void multiply_tile(const A& a, const B& b, i64 first_row, i64 first_colum
                           const Finish& finish) {
   using LayoutA = typename Tile::LayoutA;
   using LayoutB = typename Tile::LayoutB;
-  alignas(16) __shared__ typename LayoutA::Element tile_a[2][LayoutA::size];
-  alignas(16) __shared__ typename LayoutB::Element tile_b[2][LayoutB::size];
+  alignas(16) __shared__ typename LayoutA::Element tile_a[Tile::buffers][LayoutA::size];
+  alignas(16) __shared__ typename LayoutB::Element tile_b[Tile::buffers][LayoutB::size];
   Stage<A, FetchA, Tile::rows, Tile::depth, Tile::threads> stage_a(a, first_row);
   Stage<B, FetchB, Tile::columns, Tile::depth, Tile::threads> stage_b(b, first_column);
   Tile tile;
-  if (first_k < end_k) {
-    stage_a.fetch(first_k);
-    stage_b.fetch(first_k);
-    stage_a.template put<LayoutA>(tile_a[0]);
-    stage_b.template put<LayoutB>(tile_b[0]);
-  }
-  barrier();
   int current = 0;
-  for (i64 k = first_k; k < end_k; k += Tile::depth) {
-    const bool more = k + Tile::depth < end_k;
+#pragma unroll 1
+  for (i64 k = first_k - Tile::depth;; k += Tile::depth) {  // the first round has nothing to multiply yet
+    const i64 next = k + Tile::depth;
+    const bool more = next < end_k;
     if (more) {
-      stage_a.fetch(k + Tile::depth);
-      stage_b.fetch(k + Tile::depth);
+      stage_a.fetch(next);
+      stage_b.fetch(next);
     }
-    tile.multiply(tile_a[current], tile_b[current]);
-    if (more) {
-      stage_a.template put<LayoutA>(tile_a[current ^ 1]);
-      stage_b.template put<LayoutB>(tile_b[current ^ 1]);
-    }
+    keep_order();
+    if (k >= first_k) tile.multiply(tile_a[current], tile_b[current]);
+    if (!more) break;
+    if constexpr (Tile::buffers == 1)
+      barrier();
+    else
+      current ^= 1;
+    stage_a.template put<LayoutA>(tile_a[current]);
+    stage_b.template put<LayoutB>(tile_b[current]);
     barrier();
-    current ^= 1;
   }
   tile.for_each_run(
       [&](int row, int column, const auto& run) { finish(first_row + row, first_column + column, run); });

@@ -15,7 +15,7 @@ DEVICE void multiply(const GemmShape& shape, const SourceMany& source_many, cons
                      Finish finish) {
   using T = typename decltype(source_many(0, 0))::Element;
   using Sum = typename Stored<T>::Compute;
-  constexpr int ahead = FEW == 8 ? 2 : 8 / ROWS;  // packets of each row in flight
+  constexpr int ahead = FEW < 4 ? 4 : 2;  // packets of each row in flight
   constexpr int teams = 256 / WAVE / WAVES;
   __shared__ Sum partial[256 / WAVE][ROWS][FEW];
   const i64 rows = SWAPPED ? shape.columns : shape.rows, few = SWAPPED ? shape.rows : shape.columns;
@@ -32,7 +32,7 @@ DEVICE void multiply(const GemmShape& shape, const SourceMany& source_many, cons
     Sum sums[ROWS][FEW] = {};
     if (busy)
       for (i64 k = thread * LENGTH; k < shape.depth; k += ahead * WAVES * WAVE * LENGTH) {
-        Packet<T, LENGTH> packets[ahead][ROWS];
+        Words<T, LENGTH> packets[ahead][ROWS];
 #pragma unroll
         for (int i = 0; i < ahead; ++i)
 #pragma unroll
@@ -43,14 +43,16 @@ DEVICE void multiply(const GemmShape& shape, const SourceMany& source_many, cons
         for (int i = 0; i < ahead; ++i)
 #pragma unroll
           for (int f = 0; f < FEW; ++f) {
-            const auto vector =
-                vectors.template along_k<LENGTH>(vectors.row(f), k + i * WAVES * WAVE * LENGTH);
+            const auto vector = bit_cast<Packet<T, LENGTH>>(
+                vectors.template along_k<LENGTH>(vectors.row(f), k + i * WAVES * WAVE * LENGTH));
 #pragma unroll
-            for (int r = 0; r < ROWS; ++r)
+            for (int r = 0; r < ROWS; ++r) {
+              const auto packet = bit_cast<Packet<T, LENGTH>>(packets[i][r]);
 #pragma unroll
               for (int e = 0; e < LENGTH; ++e)
-                sums[r][f] = gemm::multiply_add((Sum)load(packets[i][r].element[e]),
-                                                (Sum)load(vector.element[e]), sums[r][f]);
+                sums[r][f] = gemm::multiply_add((Sum)load(packet.element[e]), (Sum)load(vector.element[e]),
+                                                sums[r][f]);
+            }
           }
       }
 #pragma unroll

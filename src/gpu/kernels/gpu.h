@@ -142,6 +142,26 @@ using Unit16 = u32 __attribute__((ext_vector_type(4)));  // arrays of structs ma
 using Unit16 = Packet<u32, 4>;
 #endif
 
+// N elements as they travel: nothing needs to take them apart on the way.
+template <int BYTES>
+struct WordsOf {
+  using type = Packet<u32, BYTES / 4>;
+};
+template <>
+struct WordsOf<16> {
+  using type = Unit16;
+};
+template <>
+struct WordsOf<2> {
+  using type = u16;
+};
+template <>
+struct WordsOf<1> {
+  using type = u8;
+};
+template <class T, int N>
+using Words = typename WordsOf<(int)sizeof(T) * N>::type;
+
 // ---- places ----
 
 DEVICE u64 global_thread() { return (u64)blockIdx.x * blockDim.x + threadIdx.x; }
