@@ -17,7 +17,6 @@
 #include "cpu/isa.h"
 #include "cpu/kernels.h"
 #include "device/memory_pool.h"
-#include "device/profile.h"
 #include "hearth/error.h"
 
 namespace hearth::cpu {
@@ -58,7 +57,6 @@ MemoryPool& pool() {
 
 void apply(const Config& config) {
   pool().configure(config);
-  set_profiling(config.enable_profiling);
   static int threads = 0;
   if (config.threads != threads) set_thread_count(threads = config.threads);
 }

@@ -1,22 +1,21 @@
 // The record of step times.
 #include "device/profile.h"
 
-#include <atomic>
+#include <algorithm>
 #include <mutex>
 
+#include "hearth/config.h"
 #include "hearth/profile.h"
 
 namespace hearth {
 namespace {
 
-std::atomic<bool> enabled_flag{false};
 std::mutex mutex;
 std::map<std::string, ProfileEntry, std::less<>> entries;
 
 }  // namespace
 
-bool profiling_enabled() { return enabled_flag.load(std::memory_order_relaxed); }
-void set_profiling(bool enabled) { enabled_flag.store(enabled, std::memory_order_relaxed); }
+bool profiling_enabled() { return config().enable_profiling; }
 
 void record_step(std::string_view name, double seconds) {
   std::lock_guard lock(mutex);

@@ -6,7 +6,6 @@
 namespace hearth {
 
 bool profiling_enabled();
-void set_profiling(bool enabled);
 void record_step(std::string_view name, double seconds);
 
 }  // namespace hearth

@@ -22,15 +22,17 @@ KernelSource source_of(bool gradient, DType scores, DType classes, int packet) {
     text += fmt::format(
         "KERNEL_OF(256) void cross_entropy(const {0}* x, const {1}* classes, const f32* results, const f32* "
         "slopes,\n"
-        "    {0}* dx, u64 rows, u64 size, i64 row_stride, i64 class_stride, i64 slope_stride) {{\n"
-        "  row_loss_slopes<{0}, {2}>(x, classes, results, slopes, dx, rows, size, row_stride, class_stride,\n"
+        "    {0}* dx, u64 rows, u64 size, i64 row_stride, i64 stride, i64 class_stride, i64 slope_stride) "
+        "{{\n"
+        "  row_loss_slopes<{0}, {2}>(x, classes, results, slopes, dx, rows, size, row_stride, stride, "
+        "class_stride,\n"
         "                            slope_stride);\n}}\n",
         x, index, packet);
   else
     text += fmt::format(
         "KERNEL_OF(256) void cross_entropy(const {0}* x, const {1}* classes, f32* out, u64 rows, u64 size,\n"
-        "    i64 row_stride, i64 class_stride, Fault fault) {{\n"
-        "  row_losses<{0}, {2}>(x, classes, out, rows, size, row_stride, class_stride, fault);\n}}\n",
+        "    i64 row_stride, i64 stride, i64 class_stride, Fault fault) {{\n"
+        "  row_losses<{0}, {2}>(x, classes, out, rows, size, row_stride, stride, class_stride, fault);\n}}\n",
         x, index, packet);
   return {"cross_entropy", text, {}};
 }
@@ -44,13 +46,12 @@ class CrossEntropyKernel final : public Kernel {
     classes_ = step.inputs[1].dtype;
     rows_ = static_cast<std::uint64_t>(x.shape[0]);
     size_ = static_cast<std::uint64_t>(x.shape[1]);
-    if (x.shape[1] > 1 && x.strides[1] != 1)
-      throw KernelError("[cross_entropy] the scores of a row must lie side by side");
     row_stride_ = x.strides[0];
+    stride_ = x.strides[1];
     class_stride_ = step.inputs[1].strides[0];
     if (gradient_) slope_stride_ = step.inputs[3].strides[0];
     packet_ = static_cast<int>(16 / dtype_size(x_));
-    if (x.shape[1] % packet_ != 0 || row_stride_ % packet_ != 0) packet_ = 1;
+    if (stride_ != 1 || x.shape[1] % packet_ != 0 || row_stride_ % packet_ != 0) packet_ = 1;
   }
 
   void run(const KernelArguments& arguments) const override {
@@ -63,11 +64,11 @@ class CrossEntropyKernel final : public Kernel {
     const LaunchShape shape{.x = static_cast<unsigned>(std::min(rows_, most_blocks)), .threads = 256};
     if (gradient_)
       device_.launch(function, shape, arguments.inputs[0], arguments.inputs[1], arguments.inputs[2],
-                     arguments.inputs[3], arguments.outputs[0], rows_, size_, row_stride_, class_stride_,
-                     slope_stride_);
+                     arguments.inputs[3], arguments.outputs[0], rows_, size_, row_stride_, stride_,
+                     class_stride_, slope_stride_);
     else
       device_.launch(function, shape, arguments.inputs[0], arguments.inputs[1], arguments.outputs[0], rows_,
-                     size_, row_stride_, class_stride_,
+                     size_, row_stride_, stride_, class_stride_,
                      Fault{device_.fault(), static_cast<std::uint64_t>(Op::cross_entropy)});
   }
 
@@ -76,7 +77,7 @@ class CrossEntropyKernel final : public Kernel {
   bool gradient_;
   DType x_ = DType::f32, classes_ = DType::i64;
   std::uint64_t rows_ = 0, size_ = 0;
-  std::int64_t row_stride_ = 0, class_stride_ = 0, slope_stride_ = 0;
+  std::int64_t row_stride_ = 0, stride_ = 0, class_stride_ = 0, slope_stride_ = 0;
   int packet_ = 1;
   LazyFunction in_packets_, by_element_;
 };

@@ -28,28 +28,32 @@ DEVICE void copy_tile(u32 tile, const T* data, i64 row_stride, int first, int ro
   }
 }
 
-// The side of those who load. A tile is announced when the copies of the next one are on their way, or while
-// there is nothing to copy.
+// The side of those who load. A tile is announced when the copies of the next AHEAD ones are on their way, or
+// while there is nothing to copy.
+template <int AHEAD = 1>
 struct TileSender {
-  u64* announced = nullptr;
+  u64* announced[AHEAD] = {};  // to be announced, the oldest one last
 
-  DEVICE void announce() {
+  DEVICE void announce(u64* full) {
+    if (!full) return;
     warpgroup::publish_to_unit();
-    warpgroup::barrier_arrive(announced);
-    announced = nullptr;
+    warpgroup::barrier_arrive(full);
   }
   DEVICE void flush() {
-    if (!announced) return;
     warpgroup::copies_wait<0>();
-    announce();
+#pragma unroll
+    for (int i = AHEAD - 1; i >= 0; --i) {
+      announce(announced[i]);
+      announced[i] = nullptr;
+    }
   }
   DEVICE void sent(u64* full) {
     warpgroup::copies_commit();
-    if (announced) {
-      warpgroup::copies_wait<1>();
-      announce();
-    }
-    announced = full;
+    warpgroup::copies_wait<AHEAD>();
+    announce(announced[AHEAD - 1]);
+#pragma unroll
+    for (int i = AHEAD - 1; i > 0; --i) announced[i] = announced[i - 1];
+    announced[0] = full;
   }
   DEVICE void wait_empty(u64* empty, u32 parity) {
     if (warpgroup::barrier_passed(empty, parity)) return;
@@ -77,7 +81,7 @@ struct WgmmaForward {
     const T* const queries = q + block.batch * shape.q.batch + block.head * shape.q.head;
     const T* const keys = k + block.batch * shape.k.batch + block.group * shape.k.head;
     const T* const values = v + block.batch * shape.v.batch + block.group * shape.v.head;
-    TileSender sender;
+    TileSender<> sender;
     copy_tile<FEATURES, others>(q_tile, queries, shape.q.row, block.first_row, shape.queries);
     sender.sent(&barriers.q);
     for (int i = 0; i < tiles; ++i) {

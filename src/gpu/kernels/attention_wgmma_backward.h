@@ -16,6 +16,12 @@ template <class Type, int FEATURES, bool BY_KEYS>
 struct WgmmaGradient {
   using T = Type;
   static constexpr int own = 128, others = 64, threads = 384, stages = FEATURES == 64 ? 4 : 3;
+  // Reading both factors from shared memory takes as long as multiplying tiles of 64 by 64: own rows are held
+  // in registers where there are enough of them.
+  static constexpr bool holds_first = !BY_KEYS || FEATURES == 64, holds_second = FEATURES == 64;
+  // The first product of the next tile is computed before the sums of this one are: with wide sums of keys
+  // there are too few registers.
+  static constexpr bool ahead = !BY_KEYS || FEATURES == 64;
   static constexpr int own_panel = own * 128, other_panel = others * 128;
   static constexpr int own_bytes = own * FEATURES * 2, other_bytes = others * FEATURES * 2;
   static constexpr int shared_bytes = 2 * own_bytes + 2 * stages * other_bytes + 1024;
@@ -81,7 +87,7 @@ struct WgmmaGradient {
     const T* dy = from.dy + work.batch * shape.dy.batch + work.head * shape.dy.head;
     const f32* logarithms = from.logarithms + ((i64)work.batch * shape.heads + work.head) * shape.queries;
     const f32* delta = from.delta + work.batch * shape.delta_batch + work.head * shape.delta_head;
-    TileSender sender;
+    TileSender<3> sender;
     copy_tile<FEATURES, own>(tiles.own, BY_KEYS ? k : q, BY_KEYS ? shape.k.row : shape.q.row, work.first_row,
                              work.rows);
     copy_tile<FEATURES, own>(tiles.own_second(), BY_KEYS ? v : dy, BY_KEYS ? shape.v.row : shape.dy.row,
@@ -117,16 +123,40 @@ struct WgmmaGradient {
     sender.flush();
   }
 
-  static DEVICE void score(f32 (&scores)[32], u64 mine, u64 theirs) {
+  // 64 rows of the block's own as a factor: in registers, or where they are in shared memory.
+  template <bool HELD>
+  struct Own {
+    u32 value[HELD ? FEATURES / 4 : 1];
+    u64 place;
+
+    DEVICE explicit Own(u32 tile) : place(warpgroup::rows_operand(tile)) {
+      if (!HELD) return;
+      const int row = (int)threadIdx.x % 128 / 32 * 16 + (int)lane() / 4, column = (int)lane() % 4 * 2;
+#pragma unroll
+      for (int i = 0; i < FEATURES / 4; ++i) {  // i % 2: 8 rows further; i / 2: the 16-byte piece
+        const int piece = i / 2;
+        value[i] = warpgroup::load_4(tile + piece / 8 * own_panel + (row + i % 2 * 8) * 128 +
+                                     ((piece % 8) ^ (row % 8)) * 16 + column * 2);
+      }
+    }
+  };
+  template <bool HELD>
+  static DEVICE void score(f32 (&scores)[32], const Own<HELD>& mine, u64 theirs) {
     warpgroup::begin();
 #pragma unroll
     for (int i = 0; i < FEATURES / 16; ++i) {
-      const u64 inside = i % 4 * warpgroup::rows_step;
-      if (i == 0)
-        warpgroup::multiply(T{}, scores, mine, theirs);
-      else
-        warpgroup::multiply_add(T{}, scores, mine + i / 4 * (own_panel >> 4) + inside,
-                                theirs + i / 4 * (other_panel >> 4) + inside);
+      const u64 inside = i % 4 * warpgroup::rows_step, factor = theirs + i / 4 * (other_panel >> 4) + inside;
+      if constexpr (HELD) {
+        if (i == 0)
+          warpgroup::multiply(T{}, scores, mine.value, factor);
+        else
+          warpgroup::multiply_add(T{}, scores, mine.value + 4 * i, factor);
+      } else {
+        if (i == 0)
+          warpgroup::multiply(T{}, scores, mine.place, factor);
+        else
+          warpgroup::multiply_add(T{}, scores, mine.place + i / 4 * (own_panel >> 4) + inside, factor);
+      }
     }
     warpgroup::commit();
   }
@@ -168,61 +198,108 @@ struct WgmmaGradient {
       sums_k[i] = 0;
       if (BY_KEYS) sums_v[i] = 0;
     }
-    const u64 mine = warpgroup::rows_operand(tiles.own + warpgroup_row * 128);
-    const u64 mine_second = warpgroup::rows_operand(tiles.own_second() + warpgroup_row * 128);
-    const int steps = work.steps();
-    if (steps > 0) warpgroup::barrier_wait(&shared.own, 0);
+    const auto first_product = [&](const auto& mine, int step) {
+      warpgroup::barrier_wait(&shared.first_full[step % stages], step / stages % 2);
+      score(scores, mine, warpgroup::rows_operand(tiles.first(step % stages)));
+    };
+    const auto second_product = [&](const auto& mine, int step) {
+      warpgroup::barrier_wait(&shared.second_full[step % stages], step / stages % 2);
+      score(slopes, mine, warpgroup::rows_operand(tiles.second(step % stages)));
+    };
     int tile = 0;
-    for (int step = 0; step < steps; ++step) {
-      const int stage = step % stages, first = work.first_other + tile * others;
-      const u32 parity = step / stages % 2;
+    const auto weigh = [&](int step) {  // scores become weights
+      const int first = work.first_other + tile * others;
       tile = tile + 1 == work.tiles ? 0 : tile + 1;
-      warpgroup::barrier_wait(&shared.first_full[stage], parity);
-      score(scores, mine, warpgroup::rows_operand(tiles.first(stage)));
-      if (!BY_KEYS && step > 0) {  // the sums of the tile before are done
-        warpgroup::wait<1>();
-        warpgroup::settle(sums_k);
-        if (lane() == 0) warpgroup::barrier_arrive(&shared.empty[(step - 1) % stages]);
+#pragma unroll
+      for (int i = 0; i < 32; ++i) {
+        const f32 reference =
+            BY_KEYS ? shared.logarithm[step % stages][i / 4 * 8 + column + i % 2] : logarithm[i % 4 / 2];
+        scores[i] = fast_exp2(::fmaf(scores[i], scale, -reference));
       }
-      warpgroup::barrier_wait(&shared.second_full[stage], parity);
-      score(slopes, mine_second, warpgroup::rows_operand(tiles.second(stage)));
-      warpgroup::wait<0>();
-      warpgroup::settle(scores);
-      warpgroup::settle(slopes);
-
-      const bool masked = first < all.first || first + others > all.end;
-      const auto weight = [&](int i) {
-        const int s = i % 4 / 2, other = i / 4 * 8 + column + i % 2;
-        const f32 p =
-            fast_exp2(::fmaf(scores[i], scale, -(BY_KEYS ? shared.logarithm[stage][other] : logarithm[s])));
-        return !masked || (first + other >= seen[s].first && first + other < seen[s].end) ? p : 0;
-      };
+      if (first >= all.first && first + others <= all.end) return;
+      warpgroup::settle(scores);  // else the compiler makes a branch for each of them
+#pragma unroll
+      for (int i = 0; i < 32; ++i) {
+        const int other = first + i / 4 * 8 + column + i % 2;
+        if (other < seen[i % 4 / 2].first || other >= seen[i % 4 / 2].end) scores[i] = 0;
+      }
+    };
+    const auto add_values = [&](int step) {
+#pragma unroll
+      for (int i = 0; i < 16; ++i) weights[i] = chain::pack(T{}, scores[2 * i], scores[2 * i + 1]);
+      warpgroup::settle(weights);
+      if constexpr (BY_KEYS)
+        add(sums_v, weights, warpgroup::columns_operand(tiles.second(step % stages), other_panel));
+    };
+    const auto compute_changes = [&](int step) {
       const auto change = [&](int i) {
-        const int s = i % 4 / 2, other = i / 4 * 8 + column + i % 2;
-        return slopes[i] - (BY_KEYS ? shared.delta[stage][other] : delta[s]);
+        const f32 shift =
+            BY_KEYS ? shared.delta[step % stages][i / 4 * 8 + column + i % 2] : delta[i % 4 / 2];
+        return scores[i] * (slopes[i] - shift);
       };
 #pragma unroll
-      for (int i = 0; i < 16; ++i) {
-        const f32 low = weight(2 * i), high = weight(2 * i + 1);
-        if (BY_KEYS) weights[i] = chain::pack(T{}, low, high);
-        changes[i] = chain::pack(T{}, low * change(2 * i), high * change(2 * i + 1));
-      }
-      if constexpr (BY_KEYS) {
-        warpgroup::settle(weights);
-        add(sums_v, weights, warpgroup::columns_operand(tiles.second(stage), other_panel));
-      }
+      for (int i = 0; i < 16; ++i) changes[i] = chain::pack(T{}, change(2 * i), change(2 * i + 1));
       warpgroup::settle(changes);
-      add(sums_k, changes, warpgroup::columns_operand(tiles.first(stage), other_panel));
-      if constexpr (BY_KEYS) {  // with two sums the compiler would serialise what is left for later
+    };
+    const auto add_changes = [&](int step) {
+      add(sums_k, changes, warpgroup::columns_operand(tiles.first(step % stages), other_panel));
+    };
+
+    const int steps = work.steps();
+    if (steps > 0) {
+      warpgroup::barrier_wait(&shared.own, 0);
+      const Own<holds_first> mine(tiles.own + warpgroup_row * 128);
+      const Own<holds_second> mine_second(tiles.own_second() + warpgroup_row * 128);
+      const auto release = [&](int step) {
+        if (lane() == 0) warpgroup::barrier_arrive(&shared.empty[step % stages]);
+      };
+      // From scores to changes, with two products begun: values are summed meanwhile.
+      const auto compute = [&](int step) {
+        if constexpr (BY_KEYS) add_values(step);
+        warpgroup::wait<BY_KEYS ? 1 : 0>();  // leaves the sums of values
+        warpgroup::settle(slopes);
+        compute_changes(step);
+        if constexpr (BY_KEYS && ahead) {
+          warpgroup::wait<0>();
+          warpgroup::settle(sums_v);
+          warpgroup::settle(weights);
+        }
+      };
+
+      for (int step = 0; step < (ahead ? 1 : steps); ++step) {
+        first_product(mine, step);
+        second_product(mine_second, step);
+        warpgroup::wait<1>();  // leaves the slopes
+        warpgroup::settle(scores);
+        weigh(step);
+        compute(step);
+        if constexpr (!ahead) {
+          add_changes(step);
+          warpgroup::wait<0>();
+          warpgroup::settle(sums_k);
+          if constexpr (BY_KEYS) warpgroup::settle(sums_v);
+          release(step);
+        }
+      }
+      if constexpr (ahead) {
+        for (int step = 1; step < steps; ++step) {
+          first_product(mine, step);
+          add_changes(step - 1);
+          second_product(mine_second, step);
+          warpgroup::wait<2>();  // leaves changes and slopes
+          warpgroup::settle(scores);
+          weigh(step);
+          warpgroup::wait<1>();  // leaves the slopes
+          warpgroup::settle(sums_k);
+          warpgroup::settle(changes);
+          release(step - 1);
+          compute(step);
+        }
+        add_changes(steps - 1);
         warpgroup::wait<0>();
         warpgroup::settle(sums_k);
-        warpgroup::settle(sums_v);
-        if (lane() == 0) warpgroup::barrier_arrive(&shared.empty[stage]);
       }
     }
-    warpgroup::wait<0>();
-    warpgroup::settle(sums_k);
-    if constexpr (BY_KEYS) warpgroup::settle(sums_v);
 
     const i64 first_result =
         ((i64)work.batch * (BY_KEYS ? shape.groups : shape.heads) + (BY_KEYS ? work.group : work.head)) *

@@ -29,20 +29,29 @@ DEVICE Scores scores_of(const Packet<T, N>& packet) {
   return scores;
 }
 
+// N scores of a row; they lie side by side where N > 1.
+template <int N, class T>
+DEVICE Packet<T, N> scores_at(const T* row, u64 packet, i64 stride) {
+  if constexpr (N == 1)
+    return {{row[(i64)packet * stride]}};
+  else
+    return reinterpret_cast<const Packet<T, N>*>(row)[packet];
+}
+
 // One block per row; `out` gets the losses of all rows, then their log-sums. A row is read in packets of N.
 template <class T, int N, class I>
-DEVICE void row_losses(const T* x, const I* classes, f32* out, u64 rows, u64 size, i64 row_stride,
+DEVICE void row_losses(const T* x, const I* classes, f32* out, u64 rows, u64 size, i64 row_stride, i64 stride,
                        i64 class_stride, Fault fault) {
   for (u64 row = blockIdx.x; row < rows; row += gridDim.x) {
     const T* scores_in = x + (i64)row * row_stride;
     Scores scores = {-infinity(), 0};
     for (u64 p = threadIdx.x; p < size / N; p += blockDim.x)
-      scores = combined(scores, scores_of(reinterpret_cast<const Packet<T, N>*>(scores_in)[p]));
+      scores = combined(scores, scores_of(scores_at<N>(scores_in, p, stride)));
     scores = block_reduce(scores, Scores{-infinity(), 0}, [](Scores a, Scores b) { return combined(a, b); });
     if (threadIdx.x != 0) continue;
     const u64 right = checked((i64)classes[(i64)row * class_stride], (i64)size, fault);
     const f32 total = scores.top + math::log(scores.sum);
-    out[row] = right < size ? total - load(scores_in[right]) : 0;
+    out[row] = right < size ? total - load(scores_in[(i64)right * stride]) : 0;
     out[rows + row] = total;
   }
 }
@@ -50,14 +59,15 @@ DEVICE void row_losses(const T* x, const I* classes, f32* out, u64 rows, u64 siz
 // dx = (softmax(x) - [is the right class]) * slope of the row. Rows whose slope is zero were not counted.
 template <class T, int N, class I>
 DEVICE void row_loss_slopes(const T* x, const I* classes, const f32* results, const f32* slopes, T* dx,
-                            u64 rows, u64 size, i64 row_stride, i64 class_stride, i64 slope_stride) {
+                            u64 rows, u64 size, i64 row_stride, i64 stride, i64 class_stride,
+                            i64 slope_stride) {
   for (u64 row = blockIdx.x; row < rows; row += gridDim.x) {
-    const auto* in = reinterpret_cast<const Packet<T, N>*>(x + (i64)row * row_stride);
+    const T* in = x + (i64)row * row_stride;
     auto* out = reinterpret_cast<Packet<T, N>*>(dx + row * size);
     const f32 total = results[rows + row], slope = slopes[(i64)row * slope_stride];
     const u64 right = (u64)classes[(i64)row * class_stride];
     for (u64 p = threadIdx.x; p < size / N; p += blockDim.x) {
-      const Packet<T, N> packet = in[p];
+      const Packet<T, N> packet = scores_at<N>(in, p, stride);
       Packet<T, N> result;
 #pragma unroll
       for (int e = 0; e < N; ++e) {

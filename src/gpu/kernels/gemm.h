@@ -44,6 +44,7 @@ DEVICE i64 stack_offset(const GemmStack& stack, const GemmStackStrides& strides,
 template <class T>
 struct Matrix {
   using Element = T;
+  static constexpr bool plain = true;  // a packet is read as it lies
   const T* data;
   i64 row_stride, k_stride, rows, depth;
 
@@ -131,8 +132,10 @@ struct Stage {
   DEVICE void fetch(i64 first_k) {
     if constexpr (Fetch::packets) {
       // The same for all threads: most steps take this way, with nothing to decide.
-      if (first_k + DEPTH <= source.depth && (Fetch::k_first || first_row + ROWS <= source.rows))
-        return fetch_whole(first_k);
+      if constexpr (Source::plain) {
+        if (first_k + DEPTH <= source.depth && (Fetch::k_first || first_row + ROWS <= source.rows))
+          return fetch_whole(first_k);
+      }
     }
 #pragma unroll
     for (int i = 0; i < count; ++i) {

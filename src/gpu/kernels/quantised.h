@@ -439,6 +439,7 @@ DEVICE void halve_rows(const T* x, i64 row_stride, i64 k_stride, u32 rows, u32 d
 template <class Format>
 struct Weights {
   using Element = f16;
+  static constexpr bool plain = false;
   Blocks blocks;
   i64 rows, depth, blocks_in_row;
 
@@ -448,15 +449,15 @@ struct Weights {
   };
   DEVICE Row row(i64 index) const { return {(u64)(index * blocks_in_row), index < rows}; }
   template <int N>
-  DEVICE Packet<f16, N> along_k(const Row& row, i64 k) const {
+  DEVICE Words<f16, N> along_k(const Row& row, i64 k) const {
     static_assert(N == 16, "a run");
     Packet<f16, N> packet = {};
-    if (!row.there || k >= depth) return packet;
+    if (!row.there || k >= depth) return bit_cast<Words<f16, N>>(packet);
     const u32 at = (u32)k;
     const Run run = Format::run(blocks, row.block + at / Format::elements, at % Format::elements / 16);
 #pragma unroll
     for (int i = 0; i < N; ++i) packet.element[i] = to_f16(number<Format>(run, i));
-    return packet;
+    return bit_cast<Words<f16, N>>(packet);
   }
 };
 

@@ -41,6 +41,12 @@ DEVICE bool barrier_passed(u64* barrier, u32 parity) {
 // What this thread wrote to shared memory is seen by the matrix unit.
 DEVICE void publish_to_unit() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
+DEVICE u32 load_4(u32 shared) {
+  u32 value;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(value) : "r"(shared) : "memory");
+  return value;
+}
+
 // ---- copies from memory that go on by themselves ----
 
 // 16 bytes, or zeros.
@@ -138,18 +144,25 @@ HEARTH_WGMMA_SHARED(f16, "f16", 128, HEARTH_D64, HEARTH_O64, "%64", "%65")
 #undef HEARTH_WGMMA_SHARED
 #undef HEARTH_WGMMA_SHARED_AS
 
-// sums += a * b, a from registers (as mma.sync has it), b from shared memory, rows across K.
-#define HEARTH_WGMMA_REGISTERS(TYPE, ptx, N, D, O, p0, p1, p2, p3, p4)                                \
-  DEVICE void multiply_columns(TYPE, f32(&sums)[N / 2], const u32* a, u64 b) {                        \
-    asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." ptx "." ptx " " D ", {" p0 ", " p1 \
-                 ", " p2 ", " p3 "}, " p4 ", 1, 1, 1, 1;\n"                                           \
-                 : O("+f", sums)                                                                      \
+// The same with a from registers (as mma.sync has it). multiply_columns: b's rows are across K.
+#define HEARTH_WGMMA_REGISTERS_AS(name, c, keep, across, TYPE, ptx, N, D, O, p0, p1, p2, p3, p4)      \
+  DEVICE void name(TYPE, f32(&sums)[N / 2], const u32* a, u64 b) {                                    \
+    asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, " keep                                       \
+                 ", 0;\n"                                                                             \
+                 "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." ptx "." ptx " " D ", {" p0 ", " p1 \
+                 ", " p2 ", " p3 "}, " p4 ", keep, 1, 1, " across ";\n}"                              \
+                 : O(c, sums)                                                                         \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                               \
   }
+#define HEARTH_WGMMA_REGISTERS(TYPE, ptx, N, D, O, p0, p1, p2, p3, p4)                            \
+  HEARTH_WGMMA_REGISTERS_AS(multiply, "=f", "0", "0", TYPE, ptx, N, D, O, p0, p1, p2, p3, p4)     \
+  HEARTH_WGMMA_REGISTERS_AS(multiply_add, "+f", "1", "0", TYPE, ptx, N, D, O, p0, p1, p2, p3, p4) \
+  HEARTH_WGMMA_REGISTERS_AS(multiply_columns, "+f", "1", "1", TYPE, ptx, N, D, O, p0, p1, p2, p3, p4)
 HEARTH_WGMMA_REGISTERS(bf16, "bf16", 64, HEARTH_D32, HEARTH_O32, "%32", "%33", "%34", "%35", "%36")
 HEARTH_WGMMA_REGISTERS(bf16, "bf16", 128, HEARTH_D64, HEARTH_O64, "%64", "%65", "%66", "%67", "%68")
 HEARTH_WGMMA_REGISTERS(f16, "f16", 64, HEARTH_D32, HEARTH_O32, "%32", "%33", "%34", "%35", "%36")
 HEARTH_WGMMA_REGISTERS(f16, "f16", 128, HEARTH_D64, HEARTH_O64, "%64", "%65", "%66", "%67", "%68")
 #undef HEARTH_WGMMA_REGISTERS
+#undef HEARTH_WGMMA_REGISTERS_AS
 
 }  // namespace warpgroup
