@@ -79,8 +79,10 @@ void gpu_training(Report& report, const GpuOptions& options) {
               "k tokens/s", -1, "", -1});
   report.add({"training", name + ", peak memory",
               static_cast<double>(memory_stats(options.device).peak) * 1e-9, "GB", -1, "", -1});
-  fmt::print("{}", step.explain().substr(0, 900));
-  if (options.profile) print_profile(options.device, [&] { step({tokens, targets}); });
+  if (options.profile) {
+    fmt::print("{}", step.explain());
+    print_profile(options.device, [&] { step({tokens, targets}); });
+  }
   set_default_device(Device{});
 }
 

@@ -11,7 +11,7 @@ namespace hearth {
 namespace {
 
 constexpr std::size_t max_members = 64;     // expression length
-constexpr std::uint32_t max_operands = 24;  // kernel arguments
+constexpr std::uint32_t max_operands = 24;  // values from outside: kernel arguments
 
 class Grouper {
  public:
@@ -106,13 +106,14 @@ class Grouper {
       }
     }
     if (target < 0) target = new_group(node);
-    for (auto edge : graph_.inputs_of(node))
-      if (group_of(edge) != target) close(group_of(edge));
-
     Group& joined = group(target);
+    for (auto edge : graph_.inputs_of(node)) {
+      if (group_of(edge) == target) continue;
+      close(group_of(edge));
+      ++joined.operands;
+    }
     joined.members.push_back(node);
     joined.last = node;
-    joined.operands += static_cast<std::uint32_t>(graph_.inputs_of(node).size());
     joined.open = joined.open && fuse_;
     result_.group_of[node] = target;
   }

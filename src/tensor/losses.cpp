@@ -102,10 +102,14 @@ Tensor index_loss(const Tensor& log_probabilities, const Targets& targets, const
   return reduced_over_targets(loss, importance, targets.ignored, options);
 }
 
-// The scores that a cross entropy reads: those before they were made wider, because it computes in f32
-// anyway.
+// The scores that a cross entropy reads: those before they were made wider (and perhaps reshaped), because it
+// computes in f32 anyway.
 Tensor narrow_scores(const Tensor& x) {
   const NodeRef& node = node_of(x);
+  if (node->op == Op::reshape && node->dtype == DType::f32) {
+    const Tensor before = wrap(node->inputs[0]), narrow = narrow_scores(before);
+    return narrow.dtype() == DType::f32 ? x : reshape(narrow, node->shape);
+  }
   const bool widened = node->op == Op::cast && node->dtype == DType::f32 &&
                        (node->inputs[0]->dtype == DType::f16 || node->inputs[0]->dtype == DType::bf16);
   return widened ? wrap(node->inputs[0]) : x;
