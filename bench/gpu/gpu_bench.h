@@ -24,6 +24,8 @@ std::vector<double> device_medians(Device device, const std::vector<std::functio
 void gpu_memory(Report& report, const GpuOptions& options);
 void gpu_gemm(Report& report, const GpuOptions& options);
 void gpu_vendor(Report& report, const GpuOptions& options);
+void gpu_attention(Report& report, const GpuOptions& options);
+void gpu_replay(Report& report, const GpuOptions& options);
 void gpu_training(Report& report, const GpuOptions& options);
 void gpu_quantised(Report& report, const GpuOptions& options);
 

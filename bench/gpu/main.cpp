@@ -44,17 +44,16 @@ int run(int argc, char** argv) {
   app.add_option("--device", device, "the GPU: rocm:0, cuda:0, ...")->capture_default_str();
   app.add_option("--json", json, "write the results to this file");
   app.add_option("--markdown", markdown, "write a table to this file");
-  app.add_option("--only", groups, "groups to run: memory, gemm, vendor, quantised, training")
+  app.add_option("--only", groups,
+                 "groups to run: memory, gemm, vendor, attention, quantised, replay, training")
       ->delimiter(',');
   app.add_flag("--profile", options.profile, "print where the time of a training step goes");
   app.add_flag("--quick", options.quick, "small sizes: to see that it works, not how fast");
   CLI11_PARSE(app, argc, argv);
 
   const std::vector<std::pair<std::string, void (*)(Report&, const GpuOptions&)>> all = {
-      {"memory", gpu_memory},
-      {"gemm", gpu_gemm},
-      {"vendor", gpu_vendor},
-      {"quantised", gpu_quantised},
+      {"memory", gpu_memory},       {"gemm", gpu_gemm},           {"vendor", gpu_vendor},
+      {"attention", gpu_attention}, {"quantised", gpu_quantised}, {"replay", gpu_replay},
       {"training", gpu_training}};
   for (const auto& group : groups)
     if (std::none_of(all.begin(), all.end(), [&](const auto& entry) { return entry.first == group; })) {

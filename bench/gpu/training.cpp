@@ -20,7 +20,10 @@ void print_profile(Device device, const std::function<void()>& step) {
     fmt::print("    {:<20} {:>5} steps {:>9.2f} ms\n", kind, entry.count, entry.total * 1e3);
 }
 
-void replay_overhead(Report& report, const GpuOptions& options) {
+}  // namespace
+
+void gpu_replay(Report& report, const GpuOptions& options) {
+  set_default_device(options.device);
   const Config before = config();
   Config unfused = before;
   unfused.enable_operator_fusion = false;  // so that there are steps enough
@@ -41,16 +44,14 @@ void replay_overhead(Report& report, const GpuOptions& options) {
   }
   std::sort(times.begin(), times.end());
   set_config(before);
-  report.add({"training", fmt::format("replay of a plan of {} launches, time of the host", steps),
+  report.add({"replay", fmt::format("replay of a plan of {} launches, time of the host", steps),
               times[times.size() / 2] * 1e6, "us", -1, "", 15, true});
+  set_default_device(Device{});
 }
-
-}  // namespace
 
 void gpu_training(Report& report, const GpuOptions& options) {
   set_default_device(options.device);
   manual_seed(1);
-  replay_overhead(report, options);
   const models::GptOptions size =
       options.quick
           ? models::GptOptions{.vocabulary = 64, .context = 32, .layers = 1, .heads = 2, .features = 32}
