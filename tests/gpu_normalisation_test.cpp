@@ -1,5 +1,7 @@
 // softmax, layer_norm, rms_norm, their gradients, and rope on GPUs against the CPU: rows that fit into a wave
 // or a block, rows that are read again, and rows in slices.
+#include <fmt/format.h>
+
 #include "gpu_compare.h"
 
 namespace hearth {
@@ -66,6 +68,39 @@ TEST_F(GpuNormalisation, LongRows) {
 }
 
 TEST_F(GpuNormalisation, ManyLongRows) { check({250, 4101}, DType::f64, 1e-11); }  // odd: by element
+
+// The gradients by x and by the parameters come from one pass; what comes in may be a wider view of bf16.
+TEST_F(GpuNormalisation, GradientsOfParameters) {
+  const auto check_gradients = [](const Shape& shape, DType incoming, bool turned) {
+    for (const bool layer : {true, false}) {
+      Inputs inputs = {randn(shape) * 2.0 + 0.5, randn(shape).to(incoming), randn({shape.back()}),
+                       randn({shape.back()})};
+      compare_all(fmt::format("{} {} {} {}", layer ? "layer_norm" : "rms_norm", to_string(shape),
+                              dtype_name(incoming), turned ? "turned" : ""),
+                  inputs, 5e-5, [&](const Inputs& in) {
+                    Inputs arguments = {in[0].detach().requires_grad_(), in[2].detach().requires_grad_()};
+                    if (layer) arguments.push_back(in[3].detach().requires_grad_());
+                    const Tensor x = turned ? flip(arguments[0], {0}) : arguments[0];
+                    const Tensor result = layer ? layer_norm(x, {shape.back()}, arguments[1], arguments[2])
+                                                : rms_norm(x, arguments[1]);
+                    return gradients(result.to(incoming), arguments, in[1]);
+                  });
+    }
+  };
+  for (const std::int64_t size : {3, 31, 64, 768, 1001, 4100}) check_gradients({9, size}, DType::f32, false);
+  check_gradients({2, 700, 8}, DType::f32, false);  // several rows for each block
+  check_gradients({8192}, DType::f32, false);
+  check_gradients({3, 5, 264}, DType::bf16, false);
+  check_gradients({40, 100}, DType::f16, true);
+}
+
+TEST_F(GpuNormalisation, NarrowResults) {
+  for (const DType narrow : {DType::bf16, DType::f16})
+    for (const std::int64_t size : {40, 37, 20000})
+      compare("cast of a norm", {randn({7, size}), randn({size})}, 1e-2, [&](const Inputs& in) {
+        return rms_norm(in[0], in[1]).to(narrow).to(DType::f32) + layer_norm(in[0], {size}).to(narrow);
+      });
+}
 
 TEST_F(GpuNormalisation, StridedRows) {
   for (const Case& one : cases()) {

@@ -70,7 +70,8 @@ class Backend {
 
   // Makes a step ready. Throws DTypeError where the backend has no kernel for it.
   virtual std::unique_ptr<Kernel> prepare(const Step& step) = 0;
-  // True iff a step of this operation takes an expression over its result, of that type.
+  // True iff a step of this operation takes an expression over its result, of that type (a normalisation: one
+  // cast).
   virtual bool fuses_epilogue(Op op, DType result) const = 0;
 
   // For a plan that runs more than once; null where running the steps one by one is as good.

@@ -81,7 +81,9 @@ class GpuBackend final : public Backend {
         throw KernelError(fmt::format("[{}] is not a step", op_name(step.op)));
     }
   }
-  bool fuses_epilogue(Op op, DType) const override { return op == Op::matmul; }
+  bool fuses_epilogue(Op op, DType result) const override {
+    return op == Op::matmul || ((op == Op::layer_norm || op == Op::rms_norm) && result == DType::f32);
+  }
 
   std::unique_ptr<Replay> make_replay() override { return gpu::make_replay(gpu_); }
   std::shared_ptr<const LoadedKernel> load_kernel(const std::string& source, const std::string& name,

@@ -1,4 +1,5 @@
-// Normalisation over the last axis: softmax, log_softmax, layer_norm, rms_norm and their gradients.
+// Normalisation over the last axis: softmax, log_softmax, layer_norm, rms_norm and their gradients. The
+// result may be of another type than x, and so may the gradient that comes in.
 //
 // A row that fits is kept in registers, of a wave or of a block; a longer one is read again for each total,
 // by a block; and few long ones are cut into slices, with the totals in scratch memory
@@ -23,6 +24,7 @@ struct Operation {
   bool gradient;
   std::string_view long_name;  // for rows that do not fit into registers
   int long_totals;
+  int parameters = 0;  // how many of the parameters it gives gradients of, besides that by x
 };
 
 Operation operation_of(Op op) {
@@ -43,6 +45,10 @@ Operation operation_of(Op op) {
       return {"RmsNorm", false, "RmsNorm", 1};
     case Op::rms_norm_grad:
       return {"RmsNormGrad", true, "RmsNormGrad", 1};
+    case Op::layer_norm_grads:
+      return {"LayerNormGrad", true, {}, 2, 2};
+    case Op::rms_norm_grads:
+      return {"RmsNormGrad", true, {}, 1, 1};
     default:
       throw KernelError(fmt::format("[{}] is not a normalisation", op_name(op)));
   }
@@ -56,6 +62,7 @@ struct Division {
   int packet = 1;
   int packets = 0;  // per thread, in registers; 0: the row does not fit
   std::uint32_t lanes = 1, threads = 256, slices = 1;
+  std::uint32_t blocks = 0;  // where gradients of parameters are summed
 };
 
 Layout at_least_one_axis(Layout layout) {
@@ -75,7 +82,10 @@ Sizes without_last(Sizes sizes) {
 class NormalisationKernel final : public Kernel {
  public:
   NormalisationKernel(GpuDevice& device, const Step& step)
-      : device_(device), operation_(operation_of(step.op)), dtype_(step.inputs[0].dtype) {
+      : device_(device),
+        operation_(operation_of(step.op)),
+        dtype_(step.inputs[0].dtype),
+        result_(step.outputs[0].dtype) {
     if (!is_floating(dtype_))
       throw DTypeError(fmt::format("[{}] no kernel for {}", op_name(step.op), dtype_name(dtype_)));
     for (const Layout& input : step.inputs) inputs_.push_back(at_least_one_axis(input));
@@ -89,9 +99,13 @@ class NormalisationKernel final : public Kernel {
     if (const auto* attributes = std::get_if<NormAttributes>(&step.attributes))
       epsilon_ = attributes->epsilon;
     divisions_ = {divide(1), divide(packet_length())};
+    if (gives_parameters())
+      for (Division& division : divisions_) division = divide_columns(division.packet);
   }
 
   std::size_t scratch_bytes() const override {
+    if (gives_parameters())
+      return std::max(divisions_[0].blocks, divisions_[1].blocks) * parameter_columns() * compute_bytes();
     return std::max(totals_bytes(divisions_[0]), totals_bytes(divisions_[1])) * 2;
   }
 
@@ -99,6 +113,7 @@ class NormalisationKernel final : public Kernel {
     if (rows_ == 0 || size_ == 0) return;
     const std::size_t which = all_aligned(arguments) ? 1 : 0;
     const Division& division = divisions_[which];
+    if (gives_parameters()) return run_with_parameters(arguments, which);
     const bool sliced = division.slices > 1;
     for (int stage = sliced ? 0 : 2; stage < 3; ++stage) {
       if (stage == 1 && operation_.long_totals == 1) continue;
@@ -109,6 +124,10 @@ class NormalisationKernel final : public Kernel {
   }
 
  private:
+  bool gives_parameters() const { return operation_.parameters > 0; }
+  std::uint64_t parameter_columns() const {
+    return static_cast<std::uint64_t>(operation_.parameters) * static_cast<std::uint64_t>(size_);
+  }
   std::size_t parameters_at() const { return operation_.gradient ? 2 : 1; }
   const Layout* parameter(std::size_t number) const {
     return parameters_at() + number < inputs_.size() ? &inputs_[parameters_at() + number] : nullptr;
@@ -137,7 +156,7 @@ class NormalisationKernel final : public Kernel {
   bool all_aligned(const KernelArguments& arguments) const {
     for (std::size_t i = 0; i < inputs_.size(); ++i)
       if (!aligned(arguments.inputs[i], inputs_[i].dtype, divisions_[1].packet)) return false;
-    return aligned(arguments.outputs[0], dtype_, divisions_[1].packet);
+    return aligned(arguments.outputs[0], result_, divisions_[1].packet);
   }
 
   Division divide(int packet) const {
@@ -164,6 +183,42 @@ class NormalisationKernel final : public Kernel {
     return division;
   }
 
+  // A block for each row, with blocks enough to fill the device.
+  Division divide_columns(int packet) const {
+    Division division;
+    division.packet = packet;
+    const std::int64_t wave = device_.wave_size(), packets = size_ / packet;
+    const std::int64_t most = std::max<std::int64_t>(1, 8 / packet);  // packets of a thread
+    const auto needed = (packets + most - 1) / most;
+    division.threads = static_cast<std::uint32_t>(
+        std::clamp<std::int64_t>((needed + wave - 1) / wave * wave, wave, most_threads));
+    division.lanes = division.threads;
+    division.packets = static_cast<int>((packets + division.threads - 1) / division.threads);
+    const std::int64_t fill = device_.compute_units() * std::max<std::int64_t>(1, 1536 / division.threads);
+    division.blocks = static_cast<std::uint32_t>(std::clamp<std::int64_t>(rows_ / 4, 1, fill));
+    return division;
+  }
+
+  void run_with_parameters(const KernelArguments& arguments, std::size_t which) const {
+    const Division& division = divisions_[which];
+    const auto make_source = [&] { return KernelSource{"normalise", source(division, 2), {}}; };
+    launch(functions_[which][2].get(device_, make_source, "normalise"), division, arguments);
+    const auto make_sum = [&] {
+      return KernelSource{"sum_parameters",
+                          fmt::format("#include \"normalise.h\"\nKERNEL_OF(256) void sum_parameters(const "
+                                      "{0}* partial, {0}* out, u32 rows, u64 columns) {{\n"
+                                      "  sum_columns(partial, out, rows, columns);\n}}\n",
+                                      compute_type(dtype_)),
+                          {}};
+    };
+    const std::uint64_t columns = parameter_columns();
+    void* const sums = static_cast<char*>(arguments.outputs[0]) +
+                       static_cast<std::size_t>(rows_ * size_) * dtype_size(result_);
+    device_.launch(sum_.get(device_, make_sum, "sum_parameters"),
+                   {.x = static_cast<unsigned>((columns + 7) / 8), .threads = 256}, arguments.scratch, sums,
+                   division.blocks, columns);
+  }
+
   void launch(const Function& function, const Division& division, const KernelArguments& arguments) const {
     Arguments values;
     for (std::size_t i = 0; i < inputs_.size(); ++i) values.add(arguments.inputs[i]);
@@ -187,13 +242,14 @@ class NormalisationKernel final : public Kernel {
       for (const auto& stride : strides) values.add(stride);
     const std::uint64_t in_block = division.packets > 0 ? division.threads / division.lanes : 1;
     const std::uint64_t jobs = (rows + in_block - 1) / in_block * division.slices;
-    const auto most = static_cast<std::uint64_t>(device_.compute_units()) * 32;
+    const auto most =
+        gives_parameters() ? division.blocks : static_cast<std::uint64_t>(device_.compute_units()) * 32;
     device_.launch(function, {.x = static_cast<unsigned>(std::min(jobs, most)), .threads = division.threads},
                    values);
   }
 
   std::string source(const Division& division, int stage) const {
-    const std::string_view storage = storage_type(dtype_), compute = compute_type(dtype_);
+    const std::string_view compute = compute_type(dtype_);
     const std::size_t axes = loop_.shape.size();
     const char* const names[] = {"x", operation_.gradient ? "dy" : "weight",
                                  operation_.gradient ? "weight" : "bias"};
@@ -204,14 +260,18 @@ class NormalisationKernel final : public Kernel {
         most_threads);
     for (std::size_t i = 0; i < inputs_.size(); ++i)
       text += fmt::format("const {}* {}, ", storage_type(inputs_[i].dtype), names[i]);
-    text += fmt::format("{}* out, u64 rows, u64 size, ", storage);
+    text += fmt::format("{}* out, u64 rows, u64 size, ", storage_type(result_));
     for (std::size_t i = 0; i < inputs_.size(); ++i) text += fmt::format("i64 {}_step, ", names[i]);
     text += fmt::format(
         "{} epsilon, u32 lanes, u32 slices, Op::First::Total* firsts, Op::Second::Total* seconds", compute);
     text += size_parameters("r", axes) + stride_parameters("r", axes, 2) + ") {\n";
-    text += line_text(storage, axes);
+    text += line_text(axes);
     const int packet = division.packet;
-    if (in_registers)
+    if (gives_parameters())
+      text += fmt::format(
+          "  normalise_gradients<Op, {}, {}, {}, Index>(line_at, rows, size, epsilon, ({}*)firsts);\n}}\n",
+          operation_.parameters, packet, division.packets, compute);
+    else if (in_registers)
       text += fmt::format("  normalise_rows<Op, {}, {}, Index>(line_at, rows, size, epsilon, lanes);\n}}\n",
                           packet, division.packets);
     else if (division.slices == 1)
@@ -226,7 +286,7 @@ class NormalisationKernel final : public Kernel {
   }
 
   // A function from the number of a row to its Line.
-  std::string line_text(std::string_view storage, std::size_t axes) const {
+  std::string line_text(std::size_t axes) const {
     const auto type = [&](std::size_t number) {
       return parameter(number) ? storage_type(parameter(number)->dtype) : "None";
     };
@@ -238,8 +298,9 @@ class NormalisationKernel final : public Kernel {
     };
     std::string text =
         "  const auto line_at = [&](Index row) {\n" + index_statements("    ", "row", "r", axes);
-    text += fmt::format("    return Line<{}, {}, {}>{{x + ({}), ", storage, type(0), type(1),
-                        place_text(0, "r", axes));
+    const std::string_view incoming = storage_type(inputs_[operation_.gradient ? 1 : 0].dtype);
+    text += fmt::format("    return Line<{}, {}, {}, {}, {}>{{x + ({}), ", storage_type(dtype_), incoming,
+                        type(0), type(1), storage_type(result_), place_text(0, "r", axes));
     text += operation_.gradient ? fmt::format("dy + ({}), ", place_text(1, "r", axes)) : "nullptr, ";
     text += fmt::format("{}, {}, out + (u64)row * size, x_step, {}, {}, {}}};\n  }};\n", pointer(0, "weight"),
                         pointer(1, "bias"), operation_.gradient ? "dy_step" : "0", step(0, "weight"),
@@ -249,13 +310,14 @@ class NormalisationKernel final : public Kernel {
 
   GpuDevice& device_;
   Operation operation_;
-  DType dtype_;
+  DType dtype_, result_;
   std::vector<Layout> inputs_;  // x (or the result y), dy of gradients, weight, bias
   StridedLoop loop_;            // over the rows of x and dy
   std::int64_t rows_ = 0, size_ = 0;
   double epsilon_ = 0;
   std::array<Division, 2> divisions_;  // by element, in packets
   std::array<std::array<LazyFunction, 3>, 2> functions_;
+  LazyFunction sum_;  // of gradients of parameters
 };
 
 }  // namespace

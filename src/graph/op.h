@@ -69,6 +69,8 @@ enum class OpKind : std::uint8_t {
   HEARTH_OP(layer_norm_grad, normalisation, "gradient of layer_norm by its input")                        \
   HEARTH_OP(rms_norm, normalisation, "x / sqrt(mean(x^2) + eps) * weight over the last axis")             \
   HEARTH_OP(rms_norm_grad, normalisation, "gradient of rms_norm by its input")                            \
+  HEARTH_OP(layer_norm_grads, normalisation, "gradients of layer_norm by x, weight and bias, flat")       \
+  HEARTH_OP(rms_norm_grads, normalisation, "gradients of rms_norm by x and weight, flat")                 \
   HEARTH_OP(rope, normalisation, "rotary position embedding")                                             \
   HEARTH_OP(attention, composite, "output of attention, flat, then what its gradients need")              \
   HEARTH_OP(attention_grad_q, composite, "gradient of attention by q")                                    \

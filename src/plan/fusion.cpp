@@ -84,11 +84,14 @@ class Grouper {
            candidate.operands + 3 <= max_operands;
   }
 
-  // An operand that is a lone matmul or convolution, used here only, whose kernel can go on with an
-  // expression.
+  // An operand that is a lone matmul, convolution or normalisation, used here only, whose kernel can go on
+  // with an expression or, as a normalisation, with a cast.
   bool swallowable(std::uint32_t operand, std::uint32_t node) {
     const auto op = graph_.ops[operand];
-    if (!fuse_ || op_kind(op) != OpKind::contraction || result_.uses[operand] != 1) return false;
+    const bool normalises = op_kind(op) == OpKind::normalisation;
+    if (!fuse_ || (op_kind(op) != OpKind::contraction && !normalises) || result_.uses[operand] != 1)
+      return false;
+    if (normalises && graph_.ops[node] != Op::cast) return false;
     return at(operand).shape == at(node).shape && backend_.fuses_epilogue(op, at(operand).dtype);
   }
 
@@ -102,7 +105,7 @@ class Grouper {
         target = target < 0 ? index : merge(target, index);
       } else if (target < 0 && swallowable(operand, node)) {
         target = index;
-        group(index).open = true;
+        group(index).open = op_kind(graph_.ops[operand]) == OpKind::contraction;
       }
     }
     if (target < 0) target = new_group(node);

@@ -12,10 +12,10 @@ namespace hearth {
 // Nodes that one step computes.
 struct Group {
   std::vector<std::uint32_t> members;  // elementwise nodes, in graph order
-  std::int64_t anchor = -1;            // a matmul or convolution whose result the members work on
-  std::int64_t reduction = -1;         // a reduction of one of the members (or of a plain input)
-  std::uint32_t last = 0;              // the step runs when the graph order reaches this node
-  std::uint32_t operands = 0;          // upper bound of the inputs
+  std::int64_t anchor = -1;     // a matmul, convolution or normalisation whose result the members work on
+  std::int64_t reduction = -1;  // a reduction of one of the members (or of a plain input)
+  std::uint32_t last = 0;       // the step runs when the graph order reaches this node
+  std::uint32_t operands = 0;   // upper bound of the inputs
   bool open = true;
 };
 

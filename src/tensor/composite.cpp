@@ -40,6 +40,17 @@ Tensor along_axis(const Tensor& vector, const Tensor& x, std::int64_t axis) {
   return reshape(vector, shape);
 }
 
+Tensor before_widening(const Tensor& x) {
+  const NodeRef& node = node_of(x);
+  if (node->op == Op::reshape && node->dtype == DType::f32) {
+    const Tensor narrow = before_widening(wrap(node->inputs[0]));
+    return narrow.dtype() == DType::f32 ? x : reshape(narrow, node->shape);
+  }
+  const bool widened = node->op == Op::cast && node->dtype == DType::f32 &&
+                       (node->inputs[0]->dtype == DType::f16 || node->inputs[0]->dtype == DType::bf16);
+  return widened ? wrap(node->inputs[0]) : x;
+}
+
 Tensor positions_for(const Tensor& x, std::int64_t count) {
   const DeviceScope here(x.device());
   return arange(count);

@@ -28,6 +28,10 @@ Moments moments(const Tensor& x, const Axes& axes);
 // A vector with one value per channel, shaped to broadcast against x along `axis`: (1, C, 1, ...).
 Tensor along_axis(const Tensor& vector, const Tensor& x, std::int64_t axis);
 
+// What x was before it was cast from f16 or bf16 to f32 (and perhaps reshaped), or x itself: for operations
+// that compute in f32 whatever they read.
+Tensor before_widening(const Tensor& x);
+
 // 0, 1, ... count - 1 (i64) on x's device.
 Tensor positions_for(const Tensor& x, std::int64_t count);
 

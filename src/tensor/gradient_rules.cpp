@@ -279,9 +279,28 @@ void cross_entropy_slopes(Context& c) {
   c.gradients[0] = as((softmax(wide, -1) - right) * unsqueeze(slopes, 1), x.dtype());
 }
 
+// On a GPU a pass over x and dy gives the gradients by x and by the parameters. It keeps rows in registers.
+bool fuses_norm_gradients(const Context& c, const Tensor& x) {
+  constexpr std::int64_t longest = 8192;
+  return !grad_enabled() && x.device().kind != DeviceKind::cpu && x.dtype() == DType::f32 && x.size(-1) > 0 &&
+         x.size(-1) <= longest && element_count(x.shape()) > 0 && c.needs(0) && c.needs(1);
+}
+void fused_norm_gradients(Context& c, Op op, const Tensor& x) {
+  const std::int64_t size = x.size(-1), elements = element_count(x.shape()),
+                     parameters = static_cast<std::int64_t>(c.node->inputs.size()) - 1;
+  const std::vector<NodeRef> inputs{node_of(x), node_of(before_widening(c.dy)), c.node->inputs[1]};
+  const std::int64_t sums = op == Op::layer_norm_grads ? 2 : 1;
+  const Tensor flat = make_op(op, x.dtype(), {elements + sums * size}, inputs, c.attribute<NormAttributes>());
+  c.gradients[0] = reshape(narrow(flat, 0, 0, elements), x.shape());
+  for (std::int64_t i = 0; i < parameters; ++i)
+    if (c.needs(static_cast<std::size_t>(i) + 1))
+      c.gradients[static_cast<std::size_t>(i) + 1] = narrow(flat, 0, elements + i * size, size);
+}
+
 void layer_normalisation(Context& c) {
   const auto& attributes = c.attribute<NormAttributes>();
   const Tensor x = c.input(0);
+  if (fuses_norm_gradients(c, x)) return fused_norm_gradients(c, Op::layer_norm_grads, x);
   if (c.needs(0)) {
     std::vector<NodeRef> inputs{node_of(x), node_of(c.dy)};
     if (c.node->inputs.size() > 1) inputs.push_back(c.node->inputs[1]);
@@ -295,6 +314,7 @@ void layer_normalisation(Context& c) {
 void rms_normalisation(Context& c) {
   const auto& attributes = c.attribute<NormAttributes>();
   const Tensor x = c.input(0);
+  if (fuses_norm_gradients(c, x)) return fused_norm_gradients(c, Op::rms_norm_grads, x);
   if (c.needs(0)) {
     std::vector<NodeRef> inputs{node_of(x), node_of(c.dy)};
     if (c.node->inputs.size() > 1) inputs.push_back(c.node->inputs[1]);

@@ -102,19 +102,6 @@ Tensor index_loss(const Tensor& log_probabilities, const Targets& targets, const
   return reduced_over_targets(loss, importance, targets.ignored, options);
 }
 
-// The scores that a cross entropy reads: those before they were made wider (and perhaps reshaped), because it
-// computes in f32 anyway.
-Tensor narrow_scores(const Tensor& x) {
-  const NodeRef& node = node_of(x);
-  if (node->op == Op::reshape && node->dtype == DType::f32) {
-    const Tensor before = wrap(node->inputs[0]), narrow = narrow_scores(before);
-    return narrow.dtype() == DType::f32 ? x : reshape(narrow, node->shape);
-  }
-  const bool widened = node->op == Op::cast && node->dtype == DType::f32 &&
-                       (node->inputs[0]->dtype == DType::f16 || node->inputs[0]->dtype == DType::bf16);
-  return widened ? wrap(node->inputs[0]) : x;
-}
-
 // Whether Op::cross_entropy can be used: a GPU, rows of scores, every target of the same importance.
 bool fuses_cross_entropy(const Tensor& x, const ClassLossOptions& options) {
   return x.device().kind != DeviceKind::cpu && x.ndim() == 2 && x.size(1) > 0 && x.dtype() != DType::f64 &&
@@ -123,7 +110,7 @@ bool fuses_cross_entropy(const Tensor& x, const ClassLossOptions& options) {
 
 // The losses of all targets, in f32.
 Tensor fused_cross_entropy(const Tensor& x, const Tensor& index) {
-  const Tensor scores = narrow_scores(x);
+  const Tensor scores = before_widening(x);
   const Tensor packed = make_op(Op::cross_entropy, DType::f32, {2, x.size(0)}, Attributes{}, scores, index);
   return reshape(narrow(packed, 0, 0, 1), {x.size(0)});
 }

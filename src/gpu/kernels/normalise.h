@@ -167,6 +167,7 @@ struct LayerNormGrad : Operation<C, true, 2> {
   static DEVICE C result(C x, C g, Many<C, 3> row) {
     return row.element[1] * (g - (x - row.element[0]) * row.element[2]);
   }
+  static DEVICE C normalised(C x, Many<C, 3> row) { return (x - row.element[0]) * row.element[1]; }
 };
 
 template <class C>
@@ -189,6 +190,7 @@ struct RmsNormGrad : OneTotal<C, true> {
     return {{scale, scale * scale * sums.element[1] / row.count}};
   }
   static DEVICE C result(C x, C g, Many<C, 2> row) { return row.element[0] * (g - x * row.element[1]); }
+  static DEVICE C normalised(C x, Many<C, 2> row) { return x * row.element[0]; }
 };
 
 // ---- reading and writing rows ----
@@ -203,12 +205,13 @@ struct IsThere<None> {
   static constexpr bool value = false;
 };
 
-template <class S, class W, class B>
+template <class X, class G, class W, class B, class Out>
 struct Line {
-  const S *x, *dy;
+  const X* x;
+  const G* dy;
   const W* weight;
   const B* bias;
-  S* out;
+  Out* out;
   i64 x_step, dy_step, weight_step, bias_step;
 
   template <class Op, int P, class C>
@@ -292,6 +295,93 @@ DEVICE void normalise_rows(LineAt line_at, Index rows, Index size, typename Op::
         line.template write<Op, P>((i64)(place + k * lanes) * P, x[k]);
       }
   }
+}
+
+// ---- gradients by the parameters as well ----
+
+// The gradient by x goes to its line, those by weight and bias to `partial`, summed over the rows of a block:
+// (blocks, TERMS, size). A block has a row at a time, and each of its threads the same columns of all of them.
+template <class Op, int TERMS, int P, int PACKETS, class Index, class LineAt>
+DEVICE void normalise_gradients(LineAt line_at, Index rows, Index size, typename Op::Compute epsilon,
+                                typename Op::Compute* partial) {
+  using C = typename Op::Compute;
+  using First = typename Op::First;
+  using Second = typename Op::Second;
+  const RowFacts<C> facts{(C)size, epsilon};
+  const Index packets = size / P;
+  C by_weight[PACKETS][P] = {}, by_bias[PACKETS][P] = {};
+  for (Index row = blockIdx.x; row < rows; row += gridDim.x) {
+    const auto line = line_at(row);
+    C x[PACKETS][P], g[PACKETS][P], dy[PACKETS][P];
+#pragma unroll
+    for (int k = 0; k < PACKETS; ++k) {
+      const Index packet = threadIdx.x + k * blockDim.x;
+      if (packet >= packets) continue;
+      line.template load<Op, P>((i64)packet * P, x[k], g[k]);
+      read_packet<P>(line.dy, line.dy_step, (i64)packet * P, dy[k]);
+    }
+    auto first = First::identity();
+#pragma unroll
+    for (int k = 0; k < PACKETS; ++k)
+      if (threadIdx.x + k * blockDim.x < packets)
+#pragma unroll
+        for (int e = 0; e < P; ++e) first = First::combine(first, Op::first(x[k][e], g[k][e]));
+    first = group_reduce<First>(first, blockDim.x);
+    const auto centre = Op::centre(first, facts);
+    auto second = Second::identity();
+    if constexpr (Op::totals == 2) {
+#pragma unroll
+      for (int k = 0; k < PACKETS; ++k)
+        if (threadIdx.x + k * blockDim.x < packets)
+#pragma unroll
+          for (int e = 0; e < P; ++e) {
+            Op::prepare(x[k][e], g[k][e], centre);
+            second = Second::combine(second, Op::second(x[k][e], g[k][e]));
+          }
+      second = group_reduce<Second>(second, blockDim.x);
+    }
+    const auto scale = Op::scale(first, second, facts);
+#pragma unroll
+    for (int k = 0; k < PACKETS; ++k) {
+      const Index packet = threadIdx.x + k * blockDim.x;
+      if (packet >= packets) continue;
+#pragma unroll
+      for (int e = 0; e < P; ++e) {
+        by_weight[k][e] += dy[k][e] * Op::normalised(x[k][e], scale);
+        by_bias[k][e] += dy[k][e];
+        x[k][e] = Op::result(x[k][e], g[k][e], scale);
+      }
+      line.template write<Op, P>((i64)packet * P, x[k]);
+    }
+  }
+#pragma unroll
+  for (int k = 0; k < PACKETS; ++k) {
+    const Index packet = threadIdx.x + k * blockDim.x;
+    if (packet >= packets) continue;
+    C* mine = partial + (u64)blockIdx.x * TERMS * size + packet * P;
+    write_packet<P>(mine, by_weight[k]);
+    if constexpr (TERMS == 2) write_packet<P>(mine + size, by_bias[k]);
+  }
+}
+
+// The sums of the columns of `partial` (rows, columns). 8 columns are a sector; 32 threads share their rows.
+template <class C>
+DEVICE void sum_columns(const C* partial, C* out, u32 rows, u64 columns) {
+  constexpr u32 across = 8, along = 32;
+  __shared__ C shared[along][across];
+  const u32 x = threadIdx.x % across, y = threadIdx.x / across;
+  const u64 column = blockIdx.x * (u64)across + x;
+  C sum = C(0);
+  if (column < columns) {
+#pragma unroll 4
+    for (u32 row = y; row < rows; row += along) sum += partial[(u64)row * columns + column];
+  }
+  shared[y][x] = sum;
+  barrier();
+  if (y != 0 || column >= columns) return;
+#pragma unroll
+  for (u32 i = 1; i < along; ++i) sum += shared[i][x];
+  out[column] = sum;
 }
 
 // ---- long rows: read again for each total ----
