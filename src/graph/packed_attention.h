@@ -6,8 +6,9 @@
 
 namespace hearth {
 
-// Flat: first the output, (B, H, T, D); then, from the next multiple of 16 bytes on, for each row (B, H, T)
-// the logarithm to base 2 of its sum of exponentials as f32 bits, infinite for a row that sees nothing.
+// Flat: first the output, (B, T, H, D), the order in which the heads are joined; then, from the next multiple
+// of 16 bytes on, for each row (B, H, T) the logarithm to base 2 of its sum of exponentials as f32 bits,
+// infinite for a row that sees nothing.
 struct PackedAttention {
   std::int64_t rows, outputs;     // outputs: elements of the output
   std::int64_t logarithms, size;  // in elements of the dtype: where the logarithms begin, and all in all

@@ -9,9 +9,13 @@ namespace {
 
 constexpr std::int64_t most_features = 256;
 
-// The output of a packed result, or of a gradient laid out as one.
+// The operations write rows (batch, position, head): what (batch, head, position, feature) is in memory.
+Shape stored(const Shape& shape) { return {shape[0], shape[2], shape[1], shape[3]}; }
+Tensor by_heads(const Tensor& result) { return transpose(result, 1, 2); }
+
+// The output (B, H, T, D) = `shape` of a packed result, or of a gradient laid out as one.
 Tensor output_of(const Tensor& packed, const Shape& shape) {
-  return reshape(narrow(packed, 0, 0, element_count(shape)), shape);
+  return by_heads(reshape(narrow(packed, 0, 0, element_count(shape)), stored(shape)));
 }
 
 // Only the output has a gradient, and it comes as the gradient of the slice that output_of() took. Where that
@@ -19,7 +23,7 @@ Tensor output_of(const Tensor& packed, const Shape& shape) {
 Tensor output_gradient(const Tensor& dy, const Shape& shape) {
   const NodeRef& node = node_of(dy);
   if (node->op == Op::unslice && node->inputs.size() == 1 && node->inputs[0]->count() == element_count(shape))
-    return reshape(wrap(node->inputs[0]), shape);
+    return by_heads(reshape(wrap(node->inputs[0]), stored(shape)));
   return output_of(dy, shape);
 }
 
@@ -81,15 +85,16 @@ std::vector<Tensor> fused_attention_gradients(const NodeRef& node, const Tensor&
   const Tensor delta = sum(as(slope, DType::f32) * as(output_of(packed, q.shape()), DType::f32), {-1});
   std::vector<Tensor> gradients(3);
   if (needs(0))
-    gradients[0] =
-        make_op(Op::attention_grad_q, q.dtype(), q.shape(), attributes, q, k, v, packed, delta, slope);
+    gradients[0] = by_heads(make_op(Op::attention_grad_q, q.dtype(), stored(q.shape()), attributes, q, k, v,
+                                    packed, delta, slope));
   if (needs(1) || needs(2)) {
-    Shape both = k.shape();
+    Shape both = stored(k.shape());
     both.insert(0, 2);
     const Tensor stack =
         make_op(Op::attention_grad_kv, k.dtype(), both, attributes, q, k, v, packed, delta, slope);
     for (std::size_t i = 0; i < 2; ++i)
-      gradients[i + 1] = reshape(narrow(stack, 0, static_cast<std::int64_t>(i), 1), k.shape());
+      gradients[i + 1] =
+          by_heads(reshape(narrow(stack, 0, static_cast<std::int64_t>(i), 1), stored(k.shape())));
   }
   return gradients;
 }

@@ -61,6 +61,15 @@ DEVICE Rows<T> key_rows(const T* data, const AttentionPlace& place, const Attent
           shape.features};
 }
 
+// Where a query's result begins: (batch, query, head, feature), dense.
+DEVICE i64 result_place(const AttentionShape& shape, i64 batch, int head, int query) {
+  return ((batch * shape.queries + query) * shape.heads + head) * shape.features;
+}
+// The same of a key's gradients: (batch, key, group, feature).
+DEVICE i64 key_result_place(const AttentionShape& shape, i64 batch, int group, int key) {
+  return ((batch * shape.keys + key) * shape.groups + group) * shape.features;
+}
+
 // `partial`: with several splits, the sums of each, then the logarithms; else null.
 template <class E, bool PACKETS>
 DEVICE void forward(const AttentionShape& shape, const typename E::T* q, const typename E::T* k,
@@ -157,7 +166,7 @@ DEVICE void forward(const AttentionShape& shape, const typename E::T* q, const t
     E::add(sums, scores, v_tile, exchange);
   }
 
-  // Rows of the result: (batch, head, query), dense.
+  // Rows of sums and logarithms: (batch, head, query), dense.
   const i64 result_rows = (i64)shape.batch * shape.heads * shape.queries;
   const i64 first_result = ((i64)block.batch * shape.heads + block.head) * shape.queries + block.first_row;
   f32 share[E::slots];
@@ -170,11 +179,15 @@ DEVICE void forward(const AttentionShape& shape, const typename E::T* q, const t
   if (partial) {
     const i64 first = block.split * result_rows + first_result;
     f32* const logarithm_rows = partial + shape.splits * result_rows * shape.features + first;
-    store_rows<E, PACKETS>(sums, share, partial + first * shape.features, rows, shape.features);
+    store_rows<E, PACKETS>(sums, share, partial, rows, shape.features,
+                           [&](int row) { return (first + row) * shape.features; });
     for_own_rows<E>(rows,
                     [&](int slot, int row) { logarithm_rows[row] = largest[slot] + ::log2f(total[slot]); });
   } else {
-    store_rows<E, PACKETS>(sums, share, out + first_result * shape.features, rows, shape.features);
+    store_rows<E, PACKETS>(sums, share, out, rows, shape.features, [&](int row) {
+      const int at = block.first_row + row;
+      return result_place(shape, block.batch, block.head + at / shape.queries, at % shape.queries);
+    });
     // A row that sees nothing: infinite, so that its weights in the gradients are zero.
     for_own_rows<E>(rows, [&](int slot, int row) {
       logarithms[first_result + row] = total[slot] == 0 ? infinity() : largest[slot] + ::log2f(total[slot]);
@@ -196,13 +209,16 @@ DEVICE void combine(const AttentionShape& shape, const f32* partial, T* out, f32
     for (int split = 0; split < shape.splits; ++split)
       total += fast_exp2(logarithm_rows[split * rows + row] - reference);
     const f32 share = total == 0 ? 0 : 1 / total;
+    const i64 head = row / shape.queries;
+    const i64 place =
+        result_place(shape, head / shape.heads, (int)(head % shape.heads), (int)(row % shape.queries));
     for (int feature = (int)lane(); feature < shape.features; feature += WAVE) {
       f32 sum = 0;
       for (int split = 0; split < shape.splits; ++split) {
         const f32 weight = fast_exp2(logarithm_rows[split * rows + row] - reference) * share;
         sum = ::fmaf(weight, partial[(split * rows + row) * shape.features + feature], sum);
       }
-      out[row * shape.features + feature] = store<T>(sum);
+      out[place + feature] = store<T>(sum);
     }
     if (lane() == 0) logarithms[row] = total == 0 ? infinity() : largest + ::log2f(total);
   }

@@ -93,8 +93,9 @@ DEVICE void gradient_q(const AttentionShape& shape, const typename E::T* q, cons
   f32 factor[E::slots];
 #pragma unroll
   for (int s = 0; s < E::slots; ++s) factor[s] = shape.scale;
-  store_rows<E, PACKETS>(sums, factor, dq + (first_result + block.first_row) * shape.features, rows,
-                         shape.features);
+  store_rows<E, PACKETS>(sums, factor, dq, rows, shape.features, [&](int row) {
+    return result_place(shape, block.batch, block.head, block.first_row + row);
+  });
 }
 
 // The queries that see a key: [first, end).
@@ -106,7 +107,7 @@ DEVICE Visible seeing(const AttentionShape& shape, int key) {
   return {first, end < 0 ? 0 : end};
 }
 
-// K and V: which of the gradients of keys and of values. dk and dv have one row per key, dense.
+// K and V: which of the gradients of keys and of values. dk and dv: (batch, key, group, feature), dense.
 template <class E, bool PACKETS, bool K, bool V>
 DEVICE void gradient_kv(const AttentionShape& shape, const typename E::T* q, const typename E::T* k,
                         const typename E::T* v, const f32* logarithms, const f32* delta,
@@ -201,15 +202,15 @@ DEVICE void gradient_kv(const AttentionShape& shape, const typename E::T* q, con
     }
   }
 
-  const i64 first_result = (((i64)batch * shape.groups + group) * shape.keys + first_key) * shape.features;
+  const auto place = [&](int row) { return key_result_place(shape, batch, group, first_key + row); };
   f32 factor_k[E::slots], factor_v[E::slots];
 #pragma unroll
   for (int s = 0; s < E::slots; ++s) {
     factor_k[s] = shape.scale;
     factor_v[s] = 1;
   }
-  if (K) store_rows<E, PACKETS>(sums_k, factor_k, dk + first_result, rows, shape.features);
-  if (V) store_rows<E, PACKETS>(sums_v, factor_v, dv + first_result, rows, shape.features);
+  if (K) store_rows<E, PACKETS>(sums_k, factor_k, dk, rows, shape.features, place);
+  if (V) store_rows<E, PACKETS>(sums_v, factor_v, dv, rows, shape.features, place);
 }
 
 }  // namespace attention

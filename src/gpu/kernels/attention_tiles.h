@@ -76,13 +76,13 @@ DEVICE void load_rows(U* tile, int stride, const Source& source, int first) {
 
 // ---- from sums to memory ----
 
-// `out`: the first of the block's own rows, of which there are `rows`.
-template <class E, bool PACKETS, class U>
-DEVICE void store_rows(typename E::Sums& sums, const f32 (&factor)[E::slots], U* out, int rows,
-                       int features) {
+// `place(row)`: where the block's own row begins; there are `rows` of them.
+template <class E, bool PACKETS, class U, class Place>
+DEVICE void store_rows(typename E::Sums& sums, const f32 (&factor)[E::slots], U* out, int rows, int features,
+                       const Place& place) {
   U* row[E::slots];
 #pragma unroll
-  for (int s = 0; s < E::slots; ++s) row[s] = out + (i64)E::own_row(s) * features;
+  for (int s = 0; s < E::slots; ++s) row[s] = out + place(E::own_row(s));
   sums.each_run([&](int slot, int feature, const f32* values) {
     if (E::own_row(slot) >= rows) return;
     Packet<U, E::run> packet;

@@ -265,7 +265,7 @@ struct WgmmaForward {
       total += from_lane_xor(total, 2);
       if (row >= shape.queries) continue;
       const f32 share = total == 0 ? 0 : 1 / total;
-      T* const to = out + (first_result + row) * FEATURES + column;
+      T* const to = out + result_place(shape, block.batch, block.head, row) + column;
 #pragma unroll
       for (int j = 0; j < FEATURES / 8; ++j)
         *reinterpret_cast<u32*>(to + j * 8) =

@@ -301,14 +301,13 @@ struct WgmmaGradient {
       }
     }
 
-    const i64 first_result =
-        ((i64)work.batch * (BY_KEYS ? shape.groups : shape.heads) + (BY_KEYS ? work.group : work.head)) *
-        work.rows;
 #pragma unroll
     for (int s = 0; s < 2; ++s) {
       const int row = first_row + 8 * s;
       if (row >= work.rows) continue;
-      const i64 place = (first_result + row) * FEATURES + column;
+      const i64 place = (BY_KEYS ? key_result_place(shape, work.batch, work.group, row)
+                                 : result_place(shape, work.batch, work.head, row)) +
+                        column;
 #pragma unroll
       for (int j = 0; j < FEATURES / 8; ++j) {
         const int i = j * 4 + s * 2;

@@ -300,7 +300,7 @@ DEVICE void normalise_rows(LineAt line_at, Index rows, Index size, typename Op::
 // ---- gradients by the parameters as well ----
 
 // The gradient by x goes to its line, those by weight and bias to `partial`, summed over the rows of a block:
-// (blocks, TERMS, size). A block has a row at a time, and each of its threads the same columns of all of them.
+// (blocks, TERMS, size). A block has a row at a time, each of its threads the same columns of all of them.
 template <class Op, int TERMS, int P, int PACKETS, class Index, class LineAt>
 DEVICE void normalise_gradients(LineAt line_at, Index rows, Index size, typename Op::Compute epsilon,
                                 typename Op::Compute* partial) {
