@@ -1,5 +1,6 @@
 // Products with quantised weights, against a copy. Of a product with one row or a few, the time is that of
-// reading the weights; several matrices take turns, so that none is in a cache when its turn comes.
+// reading the weights; several matrices take turns, so that none is in a cache when its turn comes. The sizes
+// are those of Llama 3 8B.
 #include <fmt/format.h>
 
 #include "gpu_bench.h"
@@ -37,23 +38,23 @@ void gpu_quantised(Report& report, const GpuOptions& options) {
   struct Size {
     std::int64_t columns, depth;
   };
-  const std::vector<Size> sizes = options.quick
-                                      ? std::vector<Size>{{64, 256}}
-                                      : std::vector<Size>{{4096, 4096}, {14336, 4096}, {4096, 14336}};
+  const std::vector<Size> sizes =
+      options.quick ? std::vector<Size>{{64, 256}}
+                    : std::vector<Size>{{4096, 4096}, {14336, 4096}, {4096, 14336}, {128256, 4096}};
   for (const DType format : {DType::q8_0, DType::q4_0, DType::q4_k, DType::q6_k})
-    for (const Size& size : sizes)
+    for (const Size& size : sizes) {
+      const double bytes = static_cast<double>(storage_bytes(format, size.columns * size.depth));
+      const int matrices = options.quick ? 2 : static_cast<int>(3e8 / bytes) + 1;
+      std::vector<Tensor> weights;
+      for (int i = 0; i < matrices; ++i) weights.push_back(some_blocks({size.columns, size.depth}, format));
       for (const std::int64_t rows : {1, 4, 8, 64, 512}) {
-        const double bytes = static_cast<double>(storage_bytes(format, size.columns * size.depth));
-        const int matrices = options.quick ? 2 : static_cast<int>(3e8 / bytes) + 1;
-        std::vector<Tensor> weights;
-        for (int i = 0; i < matrices; ++i) weights.push_back(some_blocks({size.columns, size.depth}, format));
-        const Tensor x = randn({rows, size.depth}).to(DType::f16).eval();
-        const auto multiply_all = [&] {
+        Compiled multiply_all = compile([&](const std::vector<Tensor>& in) {
           std::vector<Tensor> results;
-          for (const Tensor& weight : weights) results.push_back(linear(x, weight));
-          eval(results);
-        };
-        const auto times = device_medians(device, {copy_once, multiply_all}, options.quick);
+          for (const Tensor& weight : weights) results.push_back(linear(in[0], weight));
+          return results;
+        });
+        const Tensor x = randn({rows, size.depth}).to(DType::f16).eval();
+        const auto times = device_medians(device, {copy_once, [&] { multiply_all({x}); }}, options.quick);
         const double copied = 2.0 * static_cast<double>(elements) / times[0];
         const double seconds = times[1] / matrices;
         const std::string name =
@@ -66,6 +67,7 @@ void gpu_quantised(Report& report, const GpuOptions& options) {
                       2.0 * static_cast<double>(rows * size.columns * size.depth) / seconds * 1e-12,
                       "TFLOP/s", -1, "", -1});
       }
+    }
   set_default_device(Device{});
 }
 

@@ -258,6 +258,15 @@ void matmul_work(DType dtype) {
   eval({gelu(linear(x, weight, bias))});
 }
 
+// Weights in a block format, with one row, with few and with many.
+void quantised_work(DType format) {
+  const std::vector<std::byte> blocks(static_cast<std::size_t>(storage_bytes(format, 4096 * 4096)));
+  const Tensor weight = from_blocks(blocks, {4096, 4096}, format);
+  for (const std::int64_t rows : {1, 4, 8, 64, 512}) eval({linear(given({rows, 4096}, DType::f16), weight)});
+  eval({dequantise(weight, DType::f16)});
+  eval({take(weight, given({8}, DType::i64), 0)});
+}
+
 void convolution_work(DType dtype) {
   const auto conv = [&](const Shape& image, const Shape& kernel, const ConvOptions& options) {
     with_gradients({given(image, dtype), given(kernel, dtype)},
@@ -298,6 +307,9 @@ std::vector<Workload> kernel_workloads() {
   add("rope", rope_work, {f32, f16, bf16});
   add("attention", attention_work, {f32, f16, bf16});
   add("matmul", matmul_work, {f32, f16, bf16, DType::i8});
+  add("quantised", quantised_work,
+      {DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1, DType::q8_0, DType::q2_k, DType::q3_k, DType::q4_k,
+       DType::q5_k, DType::q6_k});
   add("convolution", convolution_work, {f32, bf16});
   return list;
 }

@@ -119,6 +119,8 @@ struct Product {
 
 constexpr std::int64_t few_rows = 8;
 
+constexpr unsigned few_threads = 512;
+
 // How the work of a product with few rows is divided.
 struct FewTile {
   int rows = 1, columns = 2, ahead = 2;
@@ -126,22 +128,22 @@ struct FewTile {
 };
 
 std::string few_text(const Product& product, const FewTile& tile) {
-  const std::string_view type = storage_type(product.dtype);
-  const std::string body = fmt::format(
-      "  multiply_few<quantised::{}, {}, {}, {}>(blocks, q, roundings, y, rows, columns, depth, "
-      "parts);\n}}\n",
-      dtype_name(product.format), tile.rows, tile.columns, tile.ahead);
+  const std::string_view type = storage_type(product.dtype), format = dtype_name(product.format);
+  const std::string work = fmt::format(
+      "  const FewRows<quantised::{}, {}, {}, {}, {}> work(blocks, rows, columns, depth, parts);\n", format,
+      tile.rows, tile.columns, tile.ahead, few_threads);
   if (tile.rounds_in_block)
     return kernel_text(fmt::format(
         "KERNEL_OF({0}) void multiply_blocks(Blocks blocks, const {1}* x, i64 row_stride, i64 k_stride, {1}* "
         "y,\n"
         "    u32 rows, u32 columns, u32 depth, u32 parts) {{\n"
         "  u8* q = launched_shared<u8>();\n"
-        "  Rounding* roundings = reinterpret_cast<Rounding*>(q + rows * depth);\n"
-        "  round_rows<quantised::{3}>(x, row_stride, k_stride, rows, depth, q, roundings, threadIdx.x, "
+        "  Rounding* roundings = reinterpret_cast<Rounding*>(q + rows * depth);\n{2}"
+        "  multiply_few(work, q, roundings, y, [&] {{\n"
+        "    round_rows<quantised::{3}>(x, row_stride, k_stride, rows, depth, q, roundings, threadIdx.x, "
         "blockDim.x);\n"
-        "  barrier();\n{2}",
-        threads, type, body, dtype_name(product.format)));
+        "    barrier();\n  }});\n}}\n",
+        few_threads, type, work, format));
   return kernel_text(fmt::format(
       "KERNEL void round_activations(const {1}* x, i64 row_stride, i64 k_stride, u8* q, Rounding* "
       "roundings,\n"
@@ -150,25 +152,29 @@ std::string few_text(const Product& product, const FewTile& tile) {
       "(u32)global_thread(), "
       "(u32)global_threads());\n}}\n"
       "KERNEL_OF({0}) void multiply_blocks(Blocks blocks, const u8* q, const Rounding* roundings, {1}* y,\n"
-      "    u32 rows, u32 columns, u32 depth, u32 parts) {{\n{2}",
-      threads, type, body, dtype_name(product.format)));
+      "    u32 rows, u32 columns, u32 depth, u32 parts) {{\n{2}"
+      "  multiply_few(work, q, roundings, y, [] {{}});\n}}\n",
+      few_threads, type, work, format));
 }
 
 class FewRowsKernel final : public Kernel {
  public:
   FewRowsKernel(GpuDevice& device, const Step& step) : device_(device), product_(step) {
     tile_.rows = static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(product_.rows)));
+    if (heavy(product_.format)) tile_.columns = 1;
     if (tile_.rows == few_rows) tile_.ahead = 1;
     constexpr std::size_t most_shared = 40 << 10;
     tile_.rounds_in_block = rounded_bytes() <= most_shared;
-    const auto waves = threads / static_cast<unsigned>(device.wave_size());
-    const auto enough = static_cast<std::int64_t>(device.compute_units()) * 1024 / device.wave_size();
-    while (parts_ < waves && product_.columns / tile_.columns * parts_ < enough &&
+    // Blocks stay, so that x is rounded as seldom as can be; two of them on AMD's compute units, which have
+    // registers for both.
+    const auto waves = few_threads / static_cast<unsigned>(device.wave_size());
+    const auto most_blocks =
+        static_cast<std::int64_t>(device.compute_units()) * (device.target().amd ? 2 : 1);
+    while (parts_ < waves && product_.columns / tile_.columns * parts_ < most_blocks * waves / 2 &&
            static_cast<std::int64_t>(parts_) * device.wave_size() * tile_.ahead < product_.depth / 32)
       parts_ *= 2;
     const std::int64_t each = static_cast<std::int64_t>(waves / parts_) * tile_.columns;
-    blocks_ = static_cast<unsigned>(std::min<std::int64_t>(
-        (product_.columns + each - 1) / each, static_cast<std::int64_t>(device.compute_units()) * 8));
+    blocks_ = static_cast<unsigned>(std::min((product_.columns + each - 1) / each, most_blocks));
     const KernelSource source{"quantised_matmul", few_text(product_, tile_), {}};
     multiply_ = device.function(source, "multiply_blocks");
     if (!tile_.rounds_in_block) round_ = device.function(source, "round_activations");
@@ -181,7 +187,7 @@ class FewRowsKernel final : public Kernel {
     const auto rows = static_cast<std::uint32_t>(product_.rows),
                columns = static_cast<std::uint32_t>(product_.columns),
                depth = static_cast<std::uint32_t>(product_.depth);
-    LaunchShape launch{.x = blocks_, .threads = threads};
+    LaunchShape launch{.x = blocks_, .threads = few_threads};
     if (tile_.rounds_in_block) {
       launch.shared = static_cast<unsigned>(rounded_bytes());
       device_.launch(multiply_, launch, weights, arguments.inputs[0], product_.row_stride, product_.k_stride,
@@ -197,6 +203,10 @@ class FewRowsKernel final : public Kernel {
   }
 
  private:
+  // Formats whose pairs take many registers.
+  static bool heavy(DType format) {
+    return format == DType::q3_k || format == DType::q5_k || format == DType::q6_k;
+  }
   // x as bytes, and a Rounding for each 32 or 16.
   std::size_t rounded_bytes() const {
     const std::int64_t each = block_elements(product_.format) == 32 ? 32 : 16;

@@ -1,224 +1,18 @@
 // Quantised weights: dequantise, take, and products with few and with many rows.
-//
-// Blocks lie in planes (gpu/block_planes.h): what is read in packets of 16 bytes is aligned to them. All
-// formats are seen as runs of 16 neighbours: element = scale * q - offset, q in bytes.
-// A format's `zero` is the q of 0, where there is one.
 #pragma once
 
+#include "block_formats.h"
 #include "gemm.h"
 #include "indexing.h"
 
 namespace quantised {
 
-// ---- formats ----
-
-struct Blocks {
-  const u8* data;
-  u64 count;
-  // Where a block's part of a plane is: its offset in a block, and its size.
-  DEVICE const u8* part(u64 block, u32 before, u32 size) const {
-    return data + count * before + block * size;
-  }
-};
-
-struct Run {
-  u32 q[4];
-  f32 scale, offset;
-};
-
-DEVICE u32 word(const u8* at) { return *reinterpret_cast<const u32*>(at); }
-DEVICE f32 half_at(const u8* at) { return to_f32(*reinterpret_cast<const f16*>(at)); }
-DEVICE Packet<u32, 4> packet(const u8* at) { return *reinterpret_cast<const Packet<u32, 4>*>(at); }
-// Four bits as the given bit of four bytes.
-template <int BIT>
-DEVICE u32 spread(u32 bits) {
-  return ((bits & 15) * 0x00204081u & 0x01010101u) << BIT;
-}
-
-// A block of 32 is two runs that share 16 bytes.
-struct Small {
-  static constexpr int elements = 32;
-  static DEVICE u32 first_run(u32) { return 0; }
-  static constexpr u32 second_run = 1;  // after the first
-};
-
-struct q4_0 : Small {
-  static constexpr bool has_offset = true;
-  static constexpr int zero = 8;
-  static DEVICE Run run(const Blocks& blocks, u64 block, u32 run) {
-    const auto q = packet(blocks.part(block, 0, 16));
-    const f32 d = half_at(blocks.part(block, 16, 2));
-    Run result{{}, d, 8 * d};
-#pragma unroll
-    for (int i = 0; i < 4; ++i) result.q[i] = q.element[i] >> 4 * run & 0x0f0f0f0fu;
-    return result;
-  }
-};
-struct q4_1 : Small {
-  static constexpr bool has_offset = true;
-  static constexpr int zero = 0;
-  static DEVICE Run run(const Blocks& blocks, u64 block, u32 run) {
-    const auto q = packet(blocks.part(block, 0, 16));
-    const u8* scales = blocks.part(block, 16, 4);
-    Run result{{}, half_at(scales), -half_at(scales + 2)};
-#pragma unroll
-    for (int i = 0; i < 4; ++i) result.q[i] = q.element[i] >> 4 * run & 0x0f0f0f0fu;
-    return result;
-  }
-};
-struct q5_0 : Small {
-  static constexpr bool has_offset = true;
-  static constexpr int zero = 16;
-  static DEVICE Run run(const Blocks& blocks, u64 block, u32 run) {
-    const auto q = packet(blocks.part(block, 0, 16));
-    const u32 high = word(blocks.part(block, 16, 4)) >> 16 * run;
-    const f32 d = half_at(blocks.part(block, 20, 2));
-    Run result{{}, d, 16 * d};
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      result.q[i] = (q.element[i] >> 4 * run & 0x0f0f0f0fu) | spread<4>(high >> 4 * i);
-    return result;
-  }
-};
-struct q5_1 : Small {
-  static constexpr bool has_offset = true;
-  static constexpr int zero = 0;
-  static DEVICE Run run(const Blocks& blocks, u64 block, u32 run) {
-    const auto q = packet(blocks.part(block, 0, 16));
-    const u32 high = word(blocks.part(block, 16, 4)) >> 16 * run;
-    const u8* scales = blocks.part(block, 20, 4);
-    Run result{{}, half_at(scales), -half_at(scales + 2)};
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      result.q[i] = (q.element[i] >> 4 * run & 0x0f0f0f0fu) | spread<4>(high >> 4 * i);
-    return result;
-  }
-};
-struct q8_0 : Small {
-  static constexpr bool has_offset = false;
-  static constexpr int zero = 0;
-  static DEVICE Run run(const Blocks& blocks, u64 block, u32 run) {
-    const auto q = packet(blocks.part(block, 0, 32) + 16 * run);
-    return {{q.element[0], q.element[1], q.element[2], q.element[3]}, half_at(blocks.part(block, 32, 2)), 0};
-  }
-};
-
-// A block of 256 is eight pairs of runs; those of a pair share 16 bytes.
-struct q2_k {
-  static constexpr int elements = 256;
-  static constexpr bool has_offset = true;
-  static constexpr int zero = 0;
-  static DEVICE u32 first_run(u32 pair) { return pair / 2 * 4 + pair % 2; }
-  static constexpr u32 second_run = 2;
-  static DEVICE Run run(const Blocks& blocks, u64 block, u32 run) {
-    const u8* at = blocks.part(block, 0, 80);
-    const auto q = packet(at + 16 + run / 8 * 32 + run % 2 * 16);
-    const u8* scales = blocks.part(block, 80, 4);
-    const u32 scale = at[run];
-    Run result{{}, half_at(scales) * (f32)(scale & 15), half_at(scales + 2) * (f32)(scale >> 4)};
-#pragma unroll
-    for (int i = 0; i < 4; ++i) result.q[i] = q.element[i] >> run / 2 % 4 * 2 & 0x03030303u;
-    return result;
-  }
-};
-struct q3_k {
-  static constexpr int elements = 256;
-  static constexpr bool has_offset = true;
-  static constexpr int zero = 4;
-  static DEVICE u32 first_run(u32 pair) { return q2_k::first_run(pair); }
-  static constexpr u32 second_run = 2;
-  static DEVICE Run run(const Blocks& blocks, u64 block, u32 run) {
-    const u8* at = blocks.part(block, 0, 96);
-    const auto high = packet(at + run % 2 * 16), q = packet(at + 32 + run / 8 * 32 + run % 2 * 16);
-    const u8* scales = blocks.part(block, 96, 12);
-    const int scale = (scales[run % 8] >> run / 8 * 4 & 15) | (scales[8 + run % 4] >> run / 4 * 2 & 3) << 4;
-    const f32 d = half_at(blocks.part(block, 108, 2)) * (f32)(scale - 32);
-    Run result{{}, d, 4 * d};
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      result.q[i] =
-          (q.element[i] >> run / 2 % 4 * 2 & 0x03030303u) | (high.element[i] >> run / 2 & 0x01010101u) << 2;
-    return result;
-  }
-};
-// The scale and offset of sub-block i, from a block's first 16 bytes.
-DEVICE void sub_scale(const u8* at, u32 i, Run& run) {
-  const auto head = packet(at);
-  const u32 shift = i % 4 * 8;
-  const u32 a = head.element[1] >> shift, b = head.element[2] >> shift, c = head.element[3] >> shift;
-  const u32 scale = i < 4 ? a & 63 : (c & 15) | (a >> 6 & 3) << 4;
-  const u32 offset = i < 4 ? b & 63 : (c >> 4 & 15) | (b >> 6 & 3) << 4;
-  run.scale = to_f32(f16{(u16)head.element[0]}) * (f32)scale;
-  run.offset = to_f32(f16{(u16)(head.element[0] >> 16)}) * (f32)offset;
-}
-struct q4_k {
-  static constexpr int elements = 256;
-  static constexpr bool has_offset = true;
-  static constexpr int zero = 0;
-  static DEVICE u32 first_run(u32 pair) { return pair / 2 * 4 + pair % 2; }
-  static constexpr u32 second_run = 2;
-  static DEVICE Run run(const Blocks& blocks, u64 block, u32 run) {
-    const u8* at = blocks.part(block, 0, 144);
-    const auto q = packet(at + 16 + run / 4 * 32 + run % 2 * 16);
-    Run result;
-    sub_scale(at, run / 2, result);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) result.q[i] = q.element[i] >> run / 2 % 2 * 4 & 0x0f0f0f0fu;
-    return result;
-  }
-};
-struct q5_k {
-  static constexpr int elements = 256;
-  static constexpr bool has_offset = true;
-  static constexpr int zero = 0;
-  static DEVICE u32 first_run(u32 pair) { return q4_k::first_run(pair); }
-  static constexpr u32 second_run = 2;
-  static DEVICE Run run(const Blocks& blocks, u64 block, u32 run) {
-    const u8* at = blocks.part(block, 0, 176);
-    const auto high = packet(at + 16 + run % 2 * 16), q = packet(at + 48 + run / 4 * 32 + run % 2 * 16);
-    Run result;
-    sub_scale(at, run / 2, result);
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      result.q[i] =
-          (q.element[i] >> run / 2 % 2 * 4 & 0x0f0f0f0fu) | (high.element[i] >> run / 2 & 0x01010101u) << 4;
-    return result;
-  }
-};
-struct q6_k {
-  static constexpr int elements = 256;
-  static constexpr bool has_offset = true;
-  static constexpr int zero = 32;
-  static DEVICE u32 first_run(u32 pair) { return pair / 4 * 8 + pair % 4; }
-  static constexpr u32 second_run = 4;
-  static DEVICE Run run(const Blocks& blocks, u64 block, u32 run) {
-    const u8* at = blocks.part(block, 0, 208);
-    const auto low = packet(at + run / 8 * 64 + run % 4 * 16),
-               high = packet(at + 128 + run / 8 * 32 + run % 2 * 16);
-    const f32 d = half_at(blocks.part(block, 208, 2)) * (f32)(i32)(i8)at[192 + run];
-    Run result{{}, d, 32 * d};
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      result.q[i] = (low.element[i] >> run / 4 % 2 * 4 & 0x0f0f0f0fu) |
-                    (high.element[i] >> run / 2 % 4 * 2 & 0x03030303u) << 4;
-    return result;
-  }
-};
-
 // ---- numbers ----
-
-// q is signed where a format has bytes of all values, and small elsewhere. Where some q stands for zero, the
-// offset is a multiple of the scale; without it zeros get the right sign.
-template <class Format>
-DEVICE f32 number(const Run& run, int i) {
-  const i32 q = (i32)(i8)(run.q[i / 4] >> i % 4 * 8) - Format::zero;
-  return fmaf(run.scale, (f32)q, Format::zero ? -0.0f : -run.offset);
-}
 
 template <class Format, class T>
 DEVICE void write_run(const Blocks& blocks, u64 run, T* out) {
   constexpr int runs = Format::elements / 16, length = sizeof(T) < 2 ? 16 : 16 / sizeof(T);
-  const Run numbers = Format::run(blocks, run / runs, (u32)(run % runs));
+  const Run numbers = run_of<Format>(blocks, run / runs, (u32)(run % runs));
 #pragma unroll
   for (int i = 0; i < 16; i += length) {
     Packet<T, length> packet;
@@ -257,15 +51,6 @@ struct Rounding {
 };
 template <class Format>
 constexpr bool one_rounding = Format::second_run == 1;
-
-struct RunPlace {
-  u32 pair, half;
-};
-template <class Format>
-DEVICE RunPlace place_of(u32 run) {
-  constexpr u32 second = Format::second_run;
-  return {run / (2 * second) * second + run % second, run / second % 2};
-}
 
 // Rows of x, rounded by all threads from number `thread` on.
 template <class Format, class T>
@@ -315,97 +100,148 @@ DEVICE void round_rows(const T* x, i64 row_stride, i64 k_stride, u32 rows, u32 d
   }
 }
 
-constexpr int few_threads = 256;
-
 template <int N>
 struct Sums {
   f32 of[N];
 };
 
-// y(row, column) for ROWS rows (those from `rows` on count for nothing). A wave, or `parts` of them, computes
-// COLUMNS neighbours, each lane every so many pairs of runs, AHEAD of them under way at a time.
-template <class Format, int ROWS, int COLUMNS, int AHEAD, class T>
-DEVICE void multiply_few(const Blocks& blocks, const u8* q, const Rounding* roundings, T* y, u32 rows,
-                         u32 columns, u32 depth, u32 parts) {
-  constexpr u32 pairs = Format::elements / 32;
-  __shared__ Sums<ROWS * COLUMNS> partial[few_threads / WAVE];
-  const u32 in_row = depth / 32, blocks_in_row = depth / Format::elements;
-  const u32 groups = few_threads / WAVE / parts, group = wave() / parts, part = wave() % parts;
-  const u32 step = parts * WAVE;
-  for (u32 base = blockIdx.x * groups * COLUMNS; base < columns; base += gridDim.x * groups * COLUMNS) {
-    const u32 column = base + group * COLUMNS;
-    u64 first_block[COLUMNS];
+// A wave's work on few rows: COLUMNS neighbours at a time, each lane every so many pairs of runs, AHEAD of
+// them under way while those before are multiplied.
+template <class Format, int ROWS, int COLUMNS, int AHEAD, int THREADS>
+struct FewRows {
+  static constexpr u32 ahead = AHEAD;
+  static constexpr u32 pairs_in_block = Format::elements / 32;
+  using Pair = typename Format::Pair;
+  using Total = Sums<ROWS * COLUMNS>;
+  struct Held {
+    Pair pair[AHEAD][COLUMNS];
+  };
+
+  const Blocks& blocks;
+  u32 rows, columns, depth;
+  u32 parts;  // waves that share the pairs of the same columns
+  u32 in_row, step, first_pair;
+
+  DEVICE FewRows(const Blocks& from, u32 row_count, u32 column_count, u32 size, u32 shares)
+      : blocks(from), rows(row_count), columns(column_count), depth(size), parts(shares) {
+    in_row = depth / 32;
+    step = parts * WAVE;
+    first_pair = wave() % parts * WAVE + lane();
+  }
+  // Columns that a block has at a time, and all blocks.
+  DEVICE u32 in_block() const { return THREADS / WAVE / parts * COLUMNS; }
+  DEVICE u32 first_column() const { return blockIdx.x * in_block() + wave() / parts * COLUMNS; }
+  DEVICE u32 stride() const { return gridDim.x * in_block(); }
+
+  DEVICE void fetch(Held& held, u32 column, u32 pair) const {
 #pragma unroll
-    for (int c = 0; c < COLUMNS; ++c) {
-      const u32 inside = column + c < columns ? column + c : columns - 1;
-      first_block[c] = (u64)inside * blocks_in_row;
-    }
-    Sums<ROWS* COLUMNS> sums = {};
-    for (u32 pair = part * WAVE + lane(); pair < in_row; pair += step * AHEAD) {
-      Run held[AHEAD][COLUMNS][2];
+    for (int a = 0; a < AHEAD; ++a) {
+      const u32 p = pair + a * step < in_row ? pair + a * step : in_row - 1;
 #pragma unroll
-      for (int a = 0; a < AHEAD; ++a) {
-        const u32 p = pair + a * step < in_row ? pair + a * step : pair;
-        const u32 run = Format::first_run(p % pairs);
-#pragma unroll
-        for (int c = 0; c < COLUMNS; ++c)
-#pragma unroll
-          for (int half = 0; half < 2; ++half)
-            held[a][c][half] =
-                Format::run(blocks, first_block[c] + p / pairs, run + half * Format::second_run);
+      for (int c = 0; c < COLUMNS; ++c) {
+        const u32 inside = column + c < columns ? column + c : columns - 1;
+        held.pair[a][c] = Format::pair(blocks, (u64)inside * (depth / Format::elements) + p / pairs_in_block,
+                                       p % pairs_in_block);
       }
+    }
+  }
+
+  // x as round_rows() left it.
+  DEVICE void multiply(Total& sums, const Held& held, u32 pair, const u8* q,
+                       const Rounding* roundings) const {
 #pragma unroll
-      for (int a = 0; a < AHEAD; ++a) {
-        const u32 p = pair + a * step;
-        if (p >= in_row) break;
+    for (int a = 0; a < AHEAD; ++a) {
+      const u32 p = pair + a * step;
+      if (p >= in_row) break;
+      Scales scales[COLUMNS][2];
+      RunWords words[COLUMNS][2];
 #pragma unroll
-        for (int r = 0; r < ROWS; ++r) {
-          const u32 row = (u32)r < rows ? r : 0;
-          Packet<u32, 4> x[2];
-          Rounding rounding[2];
+      for (int c = 0; c < COLUMNS; ++c)
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          words[c][half] = Format::words(held.pair[a][c], half);
+          scales[c][half] = Format::scales(held.pair[a][c], half);
+        }
+#pragma unroll
+      for (int r = 0; r < ROWS; ++r) {
+        const u32 row = (u32)r < rows ? r : 0;
+        Packet<u32, 4> x[2];
+        Rounding rounding[2];
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          x[half] = packet(q + row * depth + half * (depth / 2) + p * 16);
+          rounding[half] =
+              one_rounding<Format> ? roundings[row * in_row + p] : roundings[(row * 2 + half) * in_row + p];
+        }
+#pragma unroll
+        for (int c = 0; c < COLUMNS; ++c) {
+          f32& sum = sums.of[r * COLUMNS + c];
+          i32 dot = 0;
 #pragma unroll
           for (int half = 0; half < 2; ++half) {
-            x[half] = packet(q + row * depth + half * (depth / 2) + p * 16);
-            rounding[half] =
-                one_rounding<Format> ? roundings[row * in_row + p] : roundings[(row * 2 + half) * in_row + p];
-          }
 #pragma unroll
-          for (int c = 0; c < COLUMNS; ++c) {
-            f32& sum = sums.of[r * COLUMNS + c];
-            i32 dot = 0;
-#pragma unroll
-            for (int half = 0; half < 2; ++half) {
-              const Run& w = held[a][c][half];
-#pragma unroll
-              for (int i = 0; i < 4; ++i) dot = dot4((i32)w.q[i], (i32)x[half].element[i], dot);
-              if (one_rounding<Format> && half == 0) continue;
-              sum = fmaf(w.scale * rounding[half].scale, (f32)dot, sum);
-              if constexpr (Format::has_offset) sum = fmaf(-w.offset, rounding[half].sum, sum);
-              dot = 0;
-            }
+            for (int i = 0; i < 4; ++i) dot = dot4((i32)words[c][half].q[i], (i32)x[half].element[i], dot);
+            if (one_rounding<Format> && half == 0) continue;
+            sum = fmaf(scales[c][half].scale * rounding[half].scale, (f32)dot, sum);
+            if constexpr (Format::has_offset) sum = fmaf(-scales[c][half].offset, rounding[half].sum, sum);
+            dot = 0;
           }
         }
       }
     }
+  }
+
+  template <class T>
+  DEVICE void finish(Total& sums, u32 column, T* y) const {
+    __shared__ Total partial[THREADS / WAVE];
 #pragma unroll
     for (int i = 0; i < ROWS * COLUMNS; ++i)
       sums.of[i] = wave_reduce(sums.of[i], [](f32 a, f32 b) { return a + b; });
     if (parts > 1) {
       if (lane() == 0) partial[wave()] = sums;
       barrier();
-      if (part == 0)
+      if (wave() % parts == 0)
         for (u32 other = 1; other < parts; ++other)
 #pragma unroll
           for (int i = 0; i < ROWS * COLUMNS; ++i) sums.of[i] += partial[wave() + other].of[i];
       barrier();
     }
-    if (part != 0 || lane() != 0) continue;
+    if (wave() % parts != 0 || lane() != 0) return;
 #pragma unroll
     for (int r = 0; r < ROWS; ++r)
 #pragma unroll
       for (int c = 0; c < COLUMNS; ++c)
         if ((u32)r < rows && column + c < columns)
           y[(u64)r * columns + column + c] = store<T>(sums.of[r * COLUMNS + c]);
+  }
+};
+
+// y(row, column) for ROWS rows (those from `rows` on count for nothing). The first weights are under way when
+// `round` is called, after which x lies in q and roundings. All waves of a block have as many columns: they
+// may have to wait for each other.
+template <class Work, class Round, class T>
+DEVICE void multiply_few(const Work& work, const u8* q, const Rounding* roundings, T* y, Round round) {
+  typename Work::Held held;
+  u32 column = work.first_column(), pair = work.first_pair;
+  work.fetch(held, column, pair);
+  round();
+  const u32 turn = work.step * Work::ahead;
+  typename Work::Total sums = {};
+  for (u32 base = blockIdx.x * work.in_block(); base < work.columns;) {
+    const bool last = pair + turn >= work.in_row;
+    const u32 next_column = last ? column + work.stride() : column;
+    const u32 next_pair = last ? work.first_pair : pair + turn;
+    typename Work::Held next;
+    work.fetch(next, next_column, next_pair);
+    work.multiply(sums, held, pair, q, roundings);
+    if (last) {
+      work.finish(sums, column, y);
+      sums = {};
+      base += work.stride();
+    }
+    held = next;
+    column = next_column;
+    pair = next_pair;
   }
 }
 
@@ -454,7 +290,7 @@ struct Weights {
     Packet<f16, N> packet = {};
     if (!row.there || k >= depth) return bit_cast<Words<f16, N>>(packet);
     const u32 at = (u32)k;
-    const Run run = Format::run(blocks, row.block + at / Format::elements, at % Format::elements / 16);
+    const Run run = run_of<Format>(blocks, row.block + at / Format::elements, at % Format::elements / 16);
 #pragma unroll
     for (int i = 0; i < N; ++i) packet.element[i] = to_f16(number<Format>(run, i));
     return bit_cast<Words<f16, N>>(packet);

@@ -1,0 +1,318 @@
+// Formats of quantised weights, as kernels read them.
+//
+// Blocks lie in planes (gpu/block_planes.h): what is read in packets of 16 bytes is aligned to them. All
+// formats are seen as pairs of runs of 16 neighbours that share packets: element = scale * q - offset, q in
+// bytes. A format has
+//   elements            of a block, 32 for each pair
+//   second_run          the second run of a pair comes so many after its first
+//   Pair, pair()        a pair as it lies in memory: to take it apart is to wait for it
+//   words(pair, half)   the q of one of its runs
+//   scales(pair, half)  that run's scale and offset
+//   zero                the q of 0, where there is one: the offset is a multiple of the scale then
+#pragma once
+
+#include "gpu.h"
+
+namespace quantised {
+
+struct Blocks {
+  const u8* data;
+  u64 count;
+  // Where a block's part of a plane is: its offset in a block, and its size.
+  DEVICE const u8* part(u64 block, u32 before, u32 size) const {
+    return data + count * before + block * size;
+  }
+};
+
+struct Scales {
+  f32 scale, offset;
+};
+struct RunWords {
+  u32 q[4];
+};
+
+DEVICE u32 word(const u8* at) { return *reinterpret_cast<const u32*>(at); }
+DEVICE u32 half_word(const u8* at) { return *reinterpret_cast<const u16*>(at); }
+DEVICE f32 half_of(u32 bits) { return to_f32(f16{(u16)bits}); }
+DEVICE Packet<u32, 4> packet(const u8* at) { return *reinterpret_cast<const Packet<u32, 4>*>(at); }
+// Four bits as the given bit of four bytes.
+template <int BIT>
+DEVICE u32 spread(u32 bits) {
+  return ((bits & 15) * 0x00204081u & 0x01010101u) << BIT;
+}
+// The bits from `shift` on that `mask` has in every byte.
+DEVICE RunWords cut(const Packet<u32, 4>& from, u32 shift, u32 mask) {
+  RunWords run;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) run.q[i] = from.element[i] >> shift & mask;
+  return run;
+}
+// The same bits of `high`, put above those of `run`.
+template <int PLACE>
+DEVICE void put_above(RunWords& run, const Packet<u32, 4>& high, u32 shift, u32 mask) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) run.q[i] |= (high.element[i] >> shift & mask) << PLACE;
+}
+
+// ---- blocks of 32: one pair, of neighbours ----
+
+struct Small {
+  static constexpr int elements = 32;
+  static constexpr u32 second_run = 1;
+};
+
+struct q4_0 : Small {
+  static constexpr bool has_offset = true;
+  static constexpr int zero = 8;
+  struct Pair {
+    Packet<u32, 4> q;
+    u32 d;
+  };
+  static DEVICE Pair pair(const Blocks& blocks, u64 block, u32) {
+    return {packet(blocks.part(block, 0, 16)), half_word(blocks.part(block, 16, 2))};
+  }
+  static DEVICE RunWords words(const Pair& pair, int half) { return cut(pair.q, 4 * half, 0x0f0f0f0fu); }
+  static DEVICE Scales scales(const Pair& pair, int) {
+    const f32 d = half_of(pair.d);
+    return {d, 8 * d};
+  }
+};
+struct q4_1 : Small {
+  static constexpr bool has_offset = true;
+  static constexpr int zero = 0;
+  struct Pair {
+    Packet<u32, 4> q;
+    u32 d;  // scale and least element
+  };
+  static DEVICE Pair pair(const Blocks& blocks, u64 block, u32) {
+    return {packet(blocks.part(block, 0, 16)), word(blocks.part(block, 16, 4))};
+  }
+  static DEVICE RunWords words(const Pair& pair, int half) { return cut(pair.q, 4 * half, 0x0f0f0f0fu); }
+  static DEVICE Scales scales(const Pair& pair, int) { return {half_of(pair.d), -half_of(pair.d >> 16)}; }
+};
+// The fifth bits of q5_0 and q5_1.
+DEVICE RunWords with_fifth_bits(RunWords run, u32 high) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) run.q[i] |= spread<4>(high >> 4 * i);
+  return run;
+}
+struct q5_0 : Small {
+  static constexpr bool has_offset = true;
+  static constexpr int zero = 16;
+  struct Pair {
+    Packet<u32, 4> q;
+    u32 high, d;
+  };
+  static DEVICE Pair pair(const Blocks& blocks, u64 block, u32) {
+    return {packet(blocks.part(block, 0, 16)), word(blocks.part(block, 16, 4)),
+            half_word(blocks.part(block, 20, 2))};
+  }
+  static DEVICE RunWords words(const Pair& pair, int half) {
+    return with_fifth_bits(cut(pair.q, 4 * half, 0x0f0f0f0fu), pair.high >> 16 * half);
+  }
+  static DEVICE Scales scales(const Pair& pair, int) {
+    const f32 d = half_of(pair.d);
+    return {d, 16 * d};
+  }
+};
+struct q5_1 : Small {
+  static constexpr bool has_offset = true;
+  static constexpr int zero = 0;
+  struct Pair {
+    Packet<u32, 4> q;
+    u32 high, d;
+  };
+  static DEVICE Pair pair(const Blocks& blocks, u64 block, u32) {
+    return {packet(blocks.part(block, 0, 16)), word(blocks.part(block, 16, 4)),
+            word(blocks.part(block, 20, 4))};
+  }
+  static DEVICE RunWords words(const Pair& pair, int half) {
+    return q5_0::words({pair.q, pair.high, 0}, half);
+  }
+  static DEVICE Scales scales(const Pair& pair, int) { return {half_of(pair.d), -half_of(pair.d >> 16)}; }
+};
+struct q8_0 : Small {
+  static constexpr bool has_offset = false;
+  static constexpr int zero = 0;
+  struct Pair {
+    Packet<u32, 4> q[2];
+    u32 d;
+  };
+  static DEVICE Pair pair(const Blocks& blocks, u64 block, u32) {
+    const u8* at = blocks.part(block, 0, 32);
+    return {{packet(at), packet(at + 16)}, half_word(blocks.part(block, 32, 2))};
+  }
+  static DEVICE RunWords words(const Pair& pair, int half) {
+    const Packet<u32, 4>& q = pair.q[half];
+    return {{q.element[0], q.element[1], q.element[2], q.element[3]}};
+  }
+  static DEVICE Scales scales(const Pair& pair, int) { return {half_of(pair.d), 0}; }
+};
+
+// ---- blocks of 256: eight pairs ----
+
+// Sixteen runs with a scale each; those of a pair are two apart, at places 0, 1, 4, 5, ...
+DEVICE u32 run_of_two_apart(u32 pair) { return pair / 2 * 4 + pair % 2; }
+
+struct q2_k {
+  static constexpr int elements = 256;
+  static constexpr u32 second_run = 2;
+  static constexpr bool has_offset = true;
+  static constexpr int zero = 0;
+  struct Pair {
+    Packet<u32, 4> q;
+    u32 scales;  // two bytes
+    u32 d;
+    u32 shift;
+  };
+  static DEVICE Pair pair(const Blocks& blocks, u64 block, u32 index) {
+    const u8* at = blocks.part(block, 0, 80);
+    const u32 run = run_of_two_apart(index);
+    return {packet(at + 16 + run / 8 * 32 + run % 2 * 16), at[run] | (u32)at[run + 2] << 8,
+            word(blocks.part(block, 80, 4)), run / 2 % 4 * 2};
+  }
+  static DEVICE RunWords words(const Pair& pair, int half) {
+    return cut(pair.q, pair.shift + 2 * half, 0x03030303u);
+  }
+  static DEVICE Scales scales(const Pair& pair, int half) {
+    const u32 scale = pair.scales >> 8 * half;
+    return {half_of(pair.d) * (f32)(scale & 15), half_of(pair.d >> 16) * (f32)(scale >> 4 & 15)};
+  }
+};
+struct q3_k {
+  static constexpr int elements = 256;
+  static constexpr u32 second_run = 2;
+  static constexpr bool has_offset = true;
+  static constexpr int zero = 4;
+  struct Pair {
+    Packet<u32, 4> q, high;
+    u32 scales;  // two bytes
+    u32 d;
+    u32 run;
+  };
+  static DEVICE Pair pair(const Blocks& blocks, u64 block, u32 index) {
+    const u8* at = blocks.part(block, 0, 96);
+    const u32 run = run_of_two_apart(index);
+    const u8* scales = blocks.part(block, 96, 12);
+    const auto scale = [&](u32 r) {
+      return (u32)((scales[r % 8] >> r / 8 * 4 & 15) | (scales[8 + r % 4] >> r / 4 * 2 & 3) << 4);
+    };
+    return {packet(at + 32 + run / 8 * 32 + run % 2 * 16), packet(at + run % 2 * 16),
+            scale(run) | scale(run + 2) << 8, half_word(blocks.part(block, 108, 2)), run};
+  }
+  static DEVICE RunWords words(const Pair& pair, int half) {
+    const u32 run = pair.run + 2 * half;
+    RunWords words = cut(pair.q, run / 2 % 4 * 2, 0x03030303u);
+    put_above<2>(words, pair.high, run / 2, 0x01010101u);
+    return words;
+  }
+  static DEVICE Scales scales(const Pair& pair, int half) {
+    const f32 d = half_of(pair.d) * (f32)((i32)(pair.scales >> 8 * half & 255) - 32);
+    return {d, 4 * d};
+  }
+};
+// The scale and offset of sub-block i of q4_k and q5_k, from a block's first 16 bytes.
+DEVICE Scales sub_scales(const Packet<u32, 4>& head, u32 i) {
+  const u32 shift = i % 4 * 8;
+  const u32 a = head.element[1] >> shift, b = head.element[2] >> shift, c = head.element[3] >> shift;
+  const u32 scale = i < 4 ? a & 63 : (c & 15) | (a >> 6 & 3) << 4;
+  const u32 offset = i < 4 ? b & 63 : (c >> 4 & 15) | (b >> 6 & 3) << 4;
+  return {half_of(head.element[0]) * (f32)scale, half_of(head.element[0] >> 16) * (f32)offset};
+}
+struct q4_k {
+  static constexpr int elements = 256;
+  static constexpr u32 second_run = 2;
+  static constexpr bool has_offset = true;
+  static constexpr int zero = 0;
+  struct Pair {
+    Packet<u32, 4> q, head;
+    u32 sub;
+  };
+  static DEVICE Pair pair(const Blocks& blocks, u64 block, u32 index) {
+    const u8* at = blocks.part(block, 0, 144);
+    return {packet(at + 16 + index * 16), packet(at), index / 2 * 2};
+  }
+  static DEVICE RunWords words(const Pair& pair, int half) { return cut(pair.q, 4 * half, 0x0f0f0f0fu); }
+  static DEVICE Scales scales(const Pair& pair, int half) { return sub_scales(pair.head, pair.sub + half); }
+};
+struct q5_k {
+  static constexpr int elements = 256;
+  static constexpr u32 second_run = 2;
+  static constexpr bool has_offset = true;
+  static constexpr int zero = 0;
+  struct Pair {
+    Packet<u32, 4> q, high, head;
+    u32 sub;
+  };
+  static DEVICE Pair pair(const Blocks& blocks, u64 block, u32 index) {
+    const u8* at = blocks.part(block, 0, 176);
+    return {packet(at + 48 + index * 16), packet(at + 16 + index % 2 * 16), packet(at), index / 2 * 2};
+  }
+  static DEVICE RunWords words(const Pair& pair, int half) {
+    RunWords words = cut(pair.q, 4 * half, 0x0f0f0f0fu);
+    put_above<4>(words, pair.high, pair.sub + half, 0x01010101u);
+    return words;
+  }
+  static DEVICE Scales scales(const Pair& pair, int half) { return sub_scales(pair.head, pair.sub + half); }
+};
+struct q6_k {
+  static constexpr int elements = 256;
+  static constexpr u32 second_run = 4;
+  static constexpr bool has_offset = true;
+  static constexpr int zero = 32;
+  struct Pair {
+    Packet<u32, 4> low, high;
+    u32 scales;  // two bytes
+    u32 d;
+    u32 shift;  // of the first run's high bits
+  };
+  static DEVICE Pair pair(const Blocks& blocks, u64 block, u32 index) {
+    const u8* at = blocks.part(block, 0, 208);
+    const u32 run = index / 4 * 8 + index % 4;
+    return {packet(at + index * 16), packet(at + 128 + index / 4 * 32 + index % 2 * 16),
+            at[192 + run] | (u32)at[192 + run + 4] << 8, half_word(blocks.part(block, 208, 2)),
+            index % 4 / 2 * 2};
+  }
+  static DEVICE RunWords words(const Pair& pair, int half) {
+    RunWords words = cut(pair.low, 4 * half, 0x0f0f0f0fu);
+    put_above<4>(words, pair.high, pair.shift + 4 * half, 0x03030303u);
+    return words;
+  }
+  static DEVICE Scales scales(const Pair& pair, int half) {
+    const f32 d = half_of(pair.d) * (f32)(i32)(i8)(pair.scales >> 8 * half);
+    return {d, 32 * d};
+  }
+};
+
+// ---- runs ----
+
+// Which of the pairs of a row (or of a block) a run belongs to, and as which half.
+struct RunPlace {
+  u32 pair, half;
+};
+template <class Format>
+DEVICE RunPlace place_of(u32 run) {
+  constexpr u32 second = Format::second_run;
+  return {run / (2 * second) * second + run % second, run / second % 2};
+}
+
+struct Run {
+  RunWords words;
+  Scales scales;
+};
+template <class Format>
+DEVICE Run run_of(const Blocks& blocks, u64 block, u32 run) {
+  const RunPlace place = place_of<Format>(run);
+  const auto pair = Format::pair(blocks, block, place.pair);
+  return {Format::words(pair, (int)place.half), Format::scales(pair, (int)place.half)};
+}
+
+// q is signed where a format has bytes of all values, and small elsewhere. Where some q stands for zero, the
+// offset is not needed, and without it zeros get the right sign.
+template <class Format>
+DEVICE f32 number(const Run& run, int i) {
+  const i32 q = (i32)(i8)(run.words.q[i / 4] >> i % 4 * 8) - Format::zero;
+  return fmaf(run.scales.scale, (f32)q, Format::zero ? -0.0f : -run.scales.offset);
+}
+
+}  // namespace quantised
