@@ -43,6 +43,7 @@ void run_folder(const char* format, Entry entry) {
 TEST(FuzzCorpus, Safetensors) { run_folder("safetensors", fuzz::safetensors); }
 TEST(FuzzCorpus, Npy) { run_folder("npy", fuzz::npy); }
 TEST(FuzzCorpus, Csv) { run_folder("csv", fuzz::csv); }
+TEST(FuzzCorpus, Gguf) { run_folder("gguf", fuzz::gguf); }
 
 #ifdef HEARTH_HAVE_ZLIB
 TEST(FuzzCorpus, Npz) { run_folder("npz", fuzz::npz); }
@@ -55,6 +56,7 @@ TEST(FuzzCorpus, EveryPrefix) {
   const std::pair<const char*, Entry> formats[] = {{"safetensors", fuzz::safetensors},
                                                    {"npy", fuzz::npy},
                                                    {"csv", fuzz::csv},
+                                                   {"gguf", fuzz::gguf},
                                                    {"npz", fuzz::npz},
                                                    {"idx", fuzz::idx}};
   for (const auto& [format, entry] : formats)

@@ -6,6 +6,7 @@
 #include "hearth/device.h"
 #include "hearth/error.h"
 #include "hearth/eval.h"
+#include "hearth/gguf.h"
 #include "hearth/grad.h"
 #include "hearth/init.h"
 #include "hearth/io.h"

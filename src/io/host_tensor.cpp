@@ -47,7 +47,9 @@ Bytes element_bytes(const Tensor& tensor) {
 
 Tensor to_tensor(const Array& array) {
   const auto address = reinterpret_cast<std::uintptr_t>(array.bytes.data());
-  if (!array.bytes.empty() && address % dtype_size(array.dtype) == 0)
+  // Blocks hold 16-bit scales.
+  const std::size_t alignment = is_quantised(array.dtype) ? 2 : dtype_size(array.dtype);
+  if (!array.bytes.empty() && address % alignment == 0)
     return from_memory(array.bytes.data(), array.shape, array.dtype, array.owner);
   // Never null, even for an empty array.
   const std::shared_ptr<std::byte[]> copy(new std::byte[array.bytes.size() + 1]);

@@ -5,6 +5,7 @@
 
 #include "hearth/error.h"
 #include "io/csv_format.h"
+#include "io/gguf_format.h"
 #include "io/idx_format.h"
 #include "io/npy_format.h"
 #include "io/safetensors_format.h"
@@ -65,6 +66,32 @@ void csv(io::Bytes file) {
     } catch (const FormatError&) {  // not numbers of this dtype; the table is fine
     }
   }
+}
+
+void gguf(io::Bytes file) {
+  const auto header = io::parse_gguf(file, "file");
+  std::uint64_t total = 0;
+  std::vector<GgufTensorSpec> specs;
+  for (const auto& entry : header.entries) {
+    if (!entry.size) continue;
+    const auto bytes = io::gguf_bytes(file, entry, "file");
+    total += bytes.size();
+    if (!entry.dtype) continue;
+    check_shape(entry.shape, *entry.dtype, "fuzz");
+    require(std::uint64_t(storage_bytes(*entry.dtype, element_count(entry.shape))) == bytes.size(),
+            "shape and bytes differ");
+    if (entry.shape.size() <= 4) specs.push_back({entry.name, *entry.dtype, entry.shape});
+  }
+  require(total <= file.size(), "tensors have more bytes than the file");
+  if (header.metadata.contains("general.alignment")) return;  // it could ask for gigabytes of padding
+  // What is read can be written, and read again. (NaN differs from itself, so headers are compared.)
+  const auto layout = io::lay_out_gguf(header.metadata, specs);
+  if (layout.size > 1u << 20) return;
+  std::string written = layout.header;
+  written.resize(layout.size);
+  const auto reread = io::parse_gguf(std::as_bytes(std::span(written)), "written");
+  require(io::lay_out_gguf(reread.metadata, specs).header == layout.header,
+          "a round trip changes the header");
 }
 
 }  // namespace hearth::fuzz

@@ -373,9 +373,124 @@ def csv_files():
     bad("carriage_return_after_quote", b'a\n"x"\ry\n')
 
 
+# ---- gguf
+
+GGUF_NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+
+
+def gguf_text(text, length=None):
+    text = text.encode() if isinstance(text, str) else text
+    return struct.pack("<Q", len(text) if length is None else length) + text
+
+
+def gguf_value(kind, value):
+    """`value` of an array is (element kind, elements)."""
+    if isinstance(value, bytes) and kind != 8:
+        return value
+    if kind == 8:
+        return gguf_text(value)
+    if kind == 9:
+        return struct.pack("<IQ", value[0], len(value[1])) + b"".join(gguf_value(value[0], x) for x in value[1])
+    return struct.pack("<" + GGUF_NUMBERS[kind], value)
+
+
+def gguf_key(key, kind, value):
+    return gguf_text(key) + struct.pack("<I", kind) + gguf_value(kind, value)
+
+
+def gguf_tensor(name="t", sizes=(2,), kind=0, offset=0, axes=None):
+    return gguf_text(name) + struct.pack("<I", len(sizes) if axes is None else axes) + \
+        b"".join(struct.pack("<Q", size) for size in sizes) + struct.pack("<IQ", kind, offset)
+
+
+def gguf(keys=(), tensors=(), data=b"", version=3, magic=b"GGUF", key_count=None, tensor_count=None, alignment=32):
+    contents = magic + struct.pack("<IQQ", version, len(tensors) if tensor_count is None else tensor_count,
+                                   len(keys) if key_count is None else key_count) + b"".join(keys) + b"".join(tensors)
+    return contents + (bytes(-len(contents) % alignment) + data if tensors else b"")
+
+
+def gguf_files():
+    def good(name, contents):
+        put("gguf", f"good_{name}.gguf", contents)
+
+    def bad(name, contents):
+        put("gguf", f"bad_{name}.gguf", contents)
+
+    def nested(depth):
+        value = (0, [1])
+        for _ in range(depth - 1):
+            value = (9, [value])
+        return value
+
+    one = [gguf_tensor()]
+    good("empty", gguf())
+    good("version_2", gguf([gguf_key("a", 4, 1)], version=2))
+    good("numbers", gguf([gguf_key(f"k{kind}", kind, 1) for kind in GGUF_NUMBERS]))
+    good("arrays", gguf([gguf_key(f"k{kind}", 9, (kind, [0, 1])) for kind in GGUF_NUMBERS]))
+    good("strings", gguf([gguf_key("s", 8, "ü"), gguf_key("", 8, b"\xff\0"), gguf_key("l", 9, (8, ["", "a"]))]))
+    good("nested", gguf([gguf_key("n", 9, nested(8))]))
+    good("tensor", gguf([], one, bytes(range(8))))
+    good("scalar_and_empty", gguf([], [gguf_tensor("s", ()), gguf_tensor("e", (3, 0), 1, 32)], bytes(32)))
+    good("blocks", gguf([], [gguf_tensor("q", (64, 2), 8)], bytes(136)))
+    good("types_not_supported", gguf([], [gguf_tensor("m", (32,), 39), gguf_tensor("u", (5,), 77, 32)], bytes(32)))
+    good("hole", gguf([], [gguf_tensor("a", (2,)), gguf_tensor("b", (2,), 0, 96)], bytes(104)))
+    good("not_in_order", gguf([], [gguf_tensor("a", (2,), 0, 32), gguf_tensor("b", (2,), 0, 0)], bytes(40)))
+    good("alignment", gguf([gguf_key("general.alignment", 4, 8)], [gguf_tensor("a"), gguf_tensor("b", (2,), 0, 8)],
+                           bytes(16), alignment=8))
+
+    bad("empty_file", b"")
+    bad("magic_only", b"GGUF")
+    bad("wrong_magic", gguf(magic=b"GGUG"))
+    bad("version_0", gguf(version=0))
+    bad("version_1", gguf(version=1))
+    bad("version_4", gguf(version=4))
+    bad("big_endian", b"GGUF" + struct.pack(">IQQ", 3, 0, 0))
+    bad("key_count_huge", gguf(key_count=2**64 - 1))
+    bad("tensor_count_huge", gguf(tensor_count=2**64 - 1))
+    bad("tensor_count_beyond", gguf([gguf_key("a", 8, bytes(1000))], tensor_count=20))
+    bad("key_count_beyond", gguf([gguf_key("a", 4, 1)], key_count=2))
+    bad("key_twice", gguf([gguf_key("a", 4, 1), gguf_key("a", 4, 1)]))
+    bad("key_too_long", gguf([gguf_key("k" * 65536, 0, 1)]))
+    bad("key_length_huge", gguf([gguf_text("a", 2**64 - 1) + bytes(20)]))
+    bad("string_length_huge", gguf([gguf_text("a") + struct.pack("<I", 8) + gguf_text("x", 2**63)]))
+    bad("array_length_huge", gguf([gguf_text("a") + struct.pack("<IIQ", 9, 12, 2**61)]))
+    bad("array_of_strings_huge", gguf([gguf_text("a") + struct.pack("<IIQ", 9, 8, 2**40) + bytes(64)]))
+    bad("array_of_arrays_huge", gguf([gguf_text("a") + struct.pack("<IIQ", 9, 9, 6) + bytes(64)]))
+    bad("array_type", gguf([gguf_text("a") + struct.pack("<IIQ", 9, 13, 0)]))
+    bad("value_type", gguf([gguf_text("a") + struct.pack("<IQ", 13, 0)]))
+    bad("bool_two", gguf([gguf_key("a", 7, b"\2")]))
+    bad("array_bool_two", gguf([gguf_key("a", 9, (7, [b"\2"]))]))
+    bad("nested_too_deep", gguf([gguf_key("n", 9, nested(9))]))
+    bad("nested_very_deep", gguf([gguf_text("n") + struct.pack("<I", 9) + struct.pack("<IQ", 9, 1) * 5000]))
+    bad("alignment_zero", gguf([gguf_key("general.alignment", 4, 0)]))
+    bad("alignment_odd", gguf([gguf_key("general.alignment", 4, 24)]))
+    bad("alignment_string", gguf([gguf_key("general.alignment", 8, "32")]))
+    bad("alignment_large", gguf([gguf_key("general.alignment", 4, 2**31)], one, bytes(8)))
+    bad("tensor_twice", gguf([], [gguf_tensor(), gguf_tensor("t", (2,), 0, 32)], bytes(40)))
+    bad("axes_too_many", gguf([], [gguf_tensor(sizes=(1,) * 17)], bytes(4)))
+    bad("axes_huge", gguf([], [gguf_tensor(axes=2**32 - 1)], bytes(8)))
+    bad("size_negative", gguf([], [gguf_tensor(sizes=(2**64 - 2,))], bytes(8)))
+    bad("sizes_overflow", gguf([], [gguf_tensor(sizes=(2**32, 2**32, 4))], bytes(8)))
+    bad("bytes_overflow", gguf([], [gguf_tensor(sizes=(2**62,), kind=28)], bytes(8)))
+    bad("zero_times_overflow", gguf([], [gguf_tensor(sizes=(0, 2**40, 2**40))], bytes(8)))
+    bad("sizes_overflow_of_unknown_type", gguf([], [gguf_tensor(sizes=(2**40, 2**40), kind=99)], bytes(8)))
+    bad("part_of_a_block", gguf([], [gguf_tensor(sizes=(48,), kind=2)], bytes(64)))
+    bad("scalar_block", gguf([], [gguf_tensor(sizes=(), kind=2)], bytes(64)))
+    bad("offset_not_aligned", gguf([], [gguf_tensor(offset=4)], bytes(12)))
+    bad("offset_outside", gguf([], [gguf_tensor(offset=64)], bytes(40)))
+    bad("offset_huge", gguf([], [gguf_tensor(offset=2**64 - 32)], bytes(40)))
+    bad("offset_outside_of_unknown_type", gguf([], [gguf_tensor(kind=99, offset=2**40)], bytes(40)))
+    bad("overlap", gguf([], [gguf_tensor("a", (16,)), gguf_tensor("b", (2,), 0, 32)], bytes(64)))
+    bad("same_bytes", gguf([], [gguf_tensor("a"), gguf_tensor("b")], bytes(8)))
+    bad("data_cut_short", gguf([], one, bytes(7)))
+    bad("data_missing", gguf([], one)[:-8])
+    bad("name_length_huge", gguf([], [gguf_text("t", 2**64 - 8) + bytes(40)], bytes(8)))
+
+
 if __name__ == "__main__":
     safetensors()
     npy_files()
     npz_files()
     idx_files()
     csv_files()
+    gguf_files()
