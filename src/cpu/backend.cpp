@@ -127,6 +127,7 @@ class CpuBackend final : public Backend {
       case OpKind::normalisation:
         return make_normalisation(step);
       case OpKind::composite:
+        if (step.op == Op::cached_attention) return make_cached_attention(step);
         throw KernelError(fmt::format("[{}] is made of plain operations on the CPU", op_name(step.op)));
       case OpKind::quantised:
         return make_quantised(step);

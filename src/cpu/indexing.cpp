@@ -1,4 +1,4 @@
-// Kernels whose places are given by data: take, index_add, gather, scatter, scatter_add.
+// Kernels whose places are given by data: take, index_add, gather, scatter, scatter_add, store_rows.
 #include <fmt/format.h>
 
 #include <memory>
@@ -339,6 +339,42 @@ std::unique_ptr<Kernel> make_scatter_add(const Step& step) {
   });
 }
 
+// ---- store_rows
+
+std::unique_ptr<Kernel> make_store_rows(const Step& step) {
+  const Layout &x = step.inputs[0], &indices = step.inputs[1], &values = step.inputs[2];
+  const std::int64_t rows = x.shape[0], count = indices.shape[0], index_stride = indices.strides[0];
+  const Shape inner_shape = part_of(x.shape, 1, x.shape.size());
+  const StridedLoop whole = collapse(x.shape, {x.strides, contiguous_strides(x.shape)});
+  const StridedLoop inner = collapse(
+      inner_shape, {part_of(values.strides, 1, values.shape.size()), contiguous_strides(inner_shape)});
+  return dispatch_size(x.dtype, [&]<typename T>(std::type_identity<T>) {
+    return kernel([=, value_stride = values.strides[0]](const KernelArguments& arguments) {
+      const T* from = static_cast<const T*>(arguments.inputs[0]);
+      const auto* places = static_cast<const std::int64_t*>(arguments.inputs[1]);
+      const T* rows_in = static_cast<const T*>(arguments.inputs[2]);
+      T* to = static_cast<T*>(arguments.outputs[0]);
+      const std::int64_t length = inner.count();
+      if (from != to)  // else in place
+        parallel_for(whole.count(), copy_grain, [&](std::int64_t begin, std::int64_t end) {
+          for_each_run(whole, begin, end, [&](const std::int64_t* offsets, std::int64_t run) {
+            copy_run(from + offsets[0], whole.inner_stride(0), to + offsets[1], 1, run);
+          });
+        });
+      for (std::int64_t i = 0; i < count; ++i) {
+        const std::int64_t place = places[i * index_stride];
+        if (place < 0) continue;
+        if (place >= rows)
+          throw IndexError(fmt::format("[store_rows] row {} is out of range for size {}", place, rows));
+        for_each_run(inner, 0, length, [&](const std::int64_t* offsets, std::int64_t run) {
+          copy_run(rows_in + i * value_stride + offsets[0], inner.inner_stride(0),
+                   to + place * length + offsets[1], 1, run);
+        });
+      }
+    });
+  });
+}
+
 }  // namespace
 
 std::unique_ptr<Kernel> make_indexing(const Step& step) {
@@ -353,6 +389,8 @@ std::unique_ptr<Kernel> make_indexing(const Step& step) {
       return make_scatter(step);
     case Op::scatter_add:
       return make_scatter_add(step);
+    case Op::store_rows:
+      return make_store_rows(step);
     default:
       throw DTypeError(fmt::format("[{}] does not index", op_name(step.op)));
   }

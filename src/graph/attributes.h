@@ -69,9 +69,18 @@ struct AttentionAttributes {  // as in AttentionOptions
   auto fields() const { return std::tie(scale, causal, window); }
 };
 
-using Attributes = std::variant<std::monostate, ReduceAttributes, PermuteAttributes, SliceAttributes,
-                                AxisAttributes, PadAttributes, RangeAttributes, WindowAttributes,
-                                NormAttributes, RopeAttributes, AttentionAttributes>;
+struct CachedAttentionAttributes {  // as in tensor/key_value_cache.h
+  double scale = 1;
+  std::int64_t window = 0;  // keys that a query sees at most; 0: any number
+  double soft_cap = 0;      // scores become cap * tanh(score / cap); 0: none
+  std::int64_t page = 0;    // rows of a page
+  auto fields() const { return std::tie(scale, window, soft_cap, page); }
+};
+
+using Attributes =
+    std::variant<std::monostate, ReduceAttributes, PermuteAttributes, SliceAttributes, AxisAttributes,
+                 PadAttributes, RangeAttributes, WindowAttributes, NormAttributes, RopeAttributes,
+                 AttentionAttributes, CachedAttentionAttributes>;
 
 inline void hash_attributes(Hasher& hasher, const Attributes& attributes) {
   hasher.add(static_cast<std::uint64_t>(attributes.index()));

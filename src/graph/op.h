@@ -53,6 +53,7 @@ enum class OpKind : std::uint8_t {
   HEARTH_OP(gather, indexing, "elements along an axis chosen by indices of the same rank")                \
   HEARTH_OP(scatter, indexing, "input with elements replaced where indices say")                          \
   HEARTH_OP(scatter_add, indexing, "input with elements added where indices say")                         \
+  HEARTH_OP(store_rows, indexing, "input with rows replaced where indices say; in place where it can be") \
   HEARTH_OP(matmul, contraction, "batched matrix product")                                                \
   HEARTH_OP(conv, contraction, "convolution")                                                             \
   HEARTH_OP(conv_input_grad, contraction, "gradient of convolution by its input; transposed convolution") \
@@ -75,6 +76,7 @@ enum class OpKind : std::uint8_t {
   HEARTH_OP(attention, composite, "output of attention, flat, then what its gradients need")              \
   HEARTH_OP(attention_grad_q, composite, "gradient of attention by q")                                    \
   HEARTH_OP(attention_grad_kv, composite, "gradients of attention by k and v, stacked")                   \
+  HEARTH_OP(cached_attention, composite, "attention of single queries over keys and values in pages")     \
   HEARTH_OP(cross_entropy, composite, "of rows with one right class each; then what its gradient needs")  \
   HEARTH_OP(cross_entropy_grad, composite, "gradient of cross_entropy by the scores")                     \
   HEARTH_OP(dequantise, quantised, "elements of a block format as numbers")                               \

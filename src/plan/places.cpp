@@ -141,25 +141,28 @@ class Placer {
     return static_cast<std::size_t>(storage_bytes(at(node).dtype, at(node).count()));
   }
 
-  // Whether output k of an elementwise step may be written over input i: the input ends here, lies exactly as
-  // the output, and is not read after the output's instruction.
+  // Whether output k of a step may be written over input i: the input ends here and lies exactly as the
+  // output. store_rows replaces some rows of its first input; an elementwise step must not read the input
+  // after the output's instruction.
   bool may_overwrite(const DraftStep& draft, std::size_t i, std::size_t k,
                      const std::vector<std::uint32_t>& last_use, std::uint32_t step) const {
-    if (draft.step.op != Op::copy || last_use[draft.inputs[i].root] != step) return false;
+    const bool stores = draft.step.op == Op::store_rows && i == 0;
+    if ((draft.step.op != Op::copy && !stores) || last_use[draft.inputs[i].root] != step) return false;
     const Layout& input = draft.step.inputs[i];
     const Layout& output = draft.step.outputs[k];
     if (block_bytes(input.dtype) != block_bytes(output.dtype) || !input.contiguous() ||
         element_count(input.shape) != at(draft.inputs[i].root).count())
       return false;
+    // The same memory must not be read through another input.
+    for (std::size_t other = 0; other < draft.inputs.size(); ++other)
+      if (other != i && draft.inputs[other].root == draft.inputs[i].root) return false;
+    if (stores) return true;
     const Expression& expression = draft.step.expression;
     const std::size_t written = expression.outputs[k];
     if (written < expression.first_result()) return false;
     for (std::size_t j = written - expression.first_result() + 1; j < expression.instructions.size(); ++j)
       for (int a = 0; a < operand_count(expression.instructions[j].op); ++a)
         if (expression.instructions[j].operands[a] == i) return false;
-    // The same memory must not be read through another input.
-    for (std::size_t other = 0; other < draft.inputs.size(); ++other)
-      if (other != i && draft.inputs[other].root == draft.inputs[i].root) return false;
     return true;
   }
 
