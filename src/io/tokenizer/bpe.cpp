@@ -71,8 +71,8 @@ class Bpe : public Model {
 
   void encode(std::string_view piece, Workspace& workspace, std::vector<TokenId>& tokens) const override {
     if (options_.whole_pieces_first)
-      if (const auto found = by_bytes_.find(piece); found != by_bytes_.end()) {
-        tokens.push_back(found->second);
+      if (const auto found = by_bytes_.find(piece)) {
+        tokens.push_back(*found);
         return;
       }
     auto& merging = workspace.merging;
@@ -110,13 +110,13 @@ class Bpe : public Model {
       auto bytes = bytes_of(token);
       if (!bytes) continue;
       bytes_[static_cast<std::size_t>(id)] = std::move(*bytes);
-      by_bytes_.emplace(bytes_[static_cast<std::size_t>(id)], id);
+      by_bytes_.add(bytes_[static_cast<std::size_t>(id)], id);
     }
     if (symbols_are_bytes()) {
       for (int byte = 0; byte < 256; ++byte) {
         const char text = static_cast<char>(byte);
-        const auto found = by_bytes_.find(std::string_view(&text, 1));
-        byte_symbols_[static_cast<std::size_t>(byte)] = found == by_bytes_.end() ? -1 : found->second;
+        byte_symbols_[static_cast<std::size_t>(byte)] =
+            by_bytes_.find(std::string_view(&text, 1)).value_or(-1);
       }
       return;
     }
@@ -129,7 +129,7 @@ class Bpe : public Model {
         i += step.size;
         if (!step.valid || characters_.contains(step.character)) continue;
         const auto found = by_bytes_.find(character);
-        characters_.emplace(step.character, found == by_bytes_.end() ? next++ : found->second);
+        characters_.emplace(step.character, found ? *found : next++);
       }
   }
 
@@ -158,9 +158,9 @@ class Bpe : public Model {
       add_symbols(text, merging);
       merging.run([&](const Symbol& left, const Symbol& right) -> std::optional<Merged> {
         const auto found = by_bytes_.find(text.substr(left.begin, right.end - left.begin));
-        if (found == by_bytes_.end()) return std::nullopt;
+        if (!found) return std::nullopt;
         if (left.begin == 0 && right.end == text.size()) last = {left.id, right.id};
-        return Merged{ranks[static_cast<std::size_t>(found->second)], found->second};
+        return Merged{ranks[static_cast<std::size_t>(*found)], *found};
       });
       if (!last) continue;
       merges_.add(last->first, last->second, {ranks[static_cast<std::size_t>(id)], id});
@@ -227,7 +227,7 @@ class Bpe : public Model {
   BpeModel options_;  // without its merges
   MergeTable merges_;
   std::vector<std::string> bytes_;  // by id; empty: not made by merging
-  std::unordered_map<std::string_view, TokenId> by_bytes_;
+  TextIndex by_bytes_;
   std::array<TokenId, 256> byte_symbols_{}, byte_tokens_{};
   std::unordered_map<char32_t, TokenId> characters_;
   std::map<TokenId, std::pair<TokenId, TokenId>> parts_of_unused_;

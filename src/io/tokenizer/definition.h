@@ -82,11 +82,9 @@ struct SplitStep {
   SplitBehaviour behaviour = SplitBehaviour::isolated;
   bool invert = false;  // what is between the matches takes their place
 };
-// Cuts before each space mark that does not follow another.
-struct SplitWordsStep {};
 // Writes pieces in the characters of byte_level.h, where further steps want them so.
 struct MapBytesStep {};
-using PreTokeniserStep = std::variant<SplitStep, PrependStep, ReplaceStep, SplitWordsStep, MapBytesStep>;
+using PreTokeniserStep = std::variant<SplitStep, PrependStep, ReplaceStep, MapBytesStep>;
 
 // ---- model
 

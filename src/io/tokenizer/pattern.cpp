@@ -25,6 +25,35 @@ std::string message_of(int error) {
 
 }  // namespace
 
+namespace {
+
+// PCRE2's \s has U+180E too, which Unicode no longer counts as white space; here it becomes Unicode's own
+// list.
+std::string with_unicode_spaces(std::string_view pattern) {
+  constexpr std::string_view spaces =
+      R"(\t-\r\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
+  std::string result;
+  bool in_class = false;
+  for (std::size_t i = 0; i < pattern.size(); ++i) {
+    if (pattern[i] != '\\' || i + 1 == pattern.size()) {
+      if (pattern[i] == '[') in_class = true;
+      if (pattern[i] == ']') in_class = false;
+      result += pattern[i];
+      continue;
+    }
+    const char escaped = pattern[++i];
+    if (escaped == 's')
+      result += in_class ? std::string(spaces) : fmt::format("[{}]", spaces);
+    else if (escaped == 'S' && !in_class)
+      result += fmt::format("[^{}]", spaces);
+    else
+      result += pattern.substr(i - 1, 2);
+  }
+  return result;
+}
+
+}  // namespace
+
 struct Pattern::Code {
   std::unique_ptr<pcre2_code, decltype(&pcre2_code_free)> code{nullptr, &pcre2_code_free};
   bool machine_code = false;
@@ -36,13 +65,13 @@ Pattern::Pattern(const std::string& text, std::string_view source) {
     throw FormatError(
         fmt::format("[tokenizer] '{}': && in the pattern {} is not supported", source, io::show(text)));
   // The patterns of tokenizer.json are Ruby's, in which ^ and $ are about lines.
-  constexpr std::uint32_t options =
-      PCRE2_UTF | PCRE2_UCP | PCRE2_NO_UTF_CHECK | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C;
+  constexpr std::uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C;
+  const auto pattern = with_unicode_spaces(text);
   int error = 0;
   PCRE2_SIZE offset = 0;
   auto code = std::make_shared<Code>();
-  code->code.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
-                                 options & ~PCRE2_NO_UTF_CHECK, &error, &offset, nullptr));
+  code->code.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), options,
+                                 &error, &offset, nullptr));
   if (!code->code)
     throw FormatError(fmt::format("[tokenizer] '{}': the pattern {}: {} at its byte {}", source,
                                   io::show(text), message_of(error), offset));

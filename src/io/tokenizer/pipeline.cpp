@@ -39,29 +39,14 @@ Texts texts_to_find(const Vocabulary& vocabulary, bool in_normalised) {
   return texts;
 }
 
-// Whether no token has a space mark behind another character, so that cutting words apart changes nothing.
-bool tokens_are_within_words(const Vocabulary& vocabulary) {
-  if (!vocabulary.find(space_mark)) return false;
-  for (TokenId id = 0; id < vocabulary.size(); ++id) {
-    const auto& token = vocabulary[id];
-    if (is_searched_for(token)) continue;
-    std::string_view text = token.text;
-    while (text.starts_with(space_mark)) text.remove_prefix(space_mark.size());
-    if (text.find(space_mark) != text.npos) return false;
-  }
-  return true;
-}
-
-// Where the text would be one long piece, words are pieces if they can be: a cache knows most of them.
-std::vector<PreTokeniserStep> with_words(std::vector<PreTokeniserStep> steps, const Definition& definition,
-                                         const Vocabulary& vocabulary) {
+// Whether a text without special tokens is one piece for a model of characters.
+bool encodes_whole_texts(const Definition& definition) {
   const auto* bpe = std::get_if<BpeModel>(&definition.model);
   const bool of_characters =
       std::holds_alternative<UnigramModel>(definition.model) || (bpe && !bpe->byte_level && !bpe->raw_bytes);
-  const bool splits = std::ranges::any_of(
-      steps, [](const PreTokeniserStep& step) { return std::holds_alternative<SplitStep>(step); });
-  if (of_characters && !splits && tokens_are_within_words(vocabulary)) steps.emplace_back(SplitWordsStep{});
-  return steps;
+  return of_characters && std::ranges::none_of(definition.pre_tokeniser, [](const PreTokeniserStep& step) {
+           return std::holds_alternative<SplitStep>(step);
+         });
 }
 
 std::unique_ptr<Model> make_model(const Definition& definition, const Vocabulary& vocabulary) {
@@ -120,14 +105,16 @@ Pipeline::Pipeline(Definition definition)
       normaliser_(definition.normaliser, definition.source),
       in_text_(vocabulary_, texts_to_find(vocabulary_, false)),
       in_normalised_(vocabulary_, texts_to_find(vocabulary_, true)),
-      pre_tokeniser_(with_words(definition.pre_tokeniser, definition, vocabulary_), definition.source),
+      pre_tokeniser_(definition.pre_tokeniser, definition.source),
       model_(make_model(definition, vocabulary_)),
       decoded_(vocabulary_, definition.decoder),
       strip_first_space_(definition.strip_first_space),
       prefix_(definition.prefix),
       suffix_(definition.suffix),
       special_(definition.special),
-      end_tokens_(find_end_tokens(definition.special, vocabulary_)) {}
+      end_tokens_(find_end_tokens(definition.special, vocabulary_)) {
+  if (encodes_whole_texts(definition)) seams_.emplace(vocabulary_);
+}
 
 Pipeline::~Pipeline() = default;
 
@@ -199,15 +186,21 @@ void Pipeline::encode_pieces(std::string_view text, bool at_start, Session& sess
   pieces.begin(text);
   pre_tokeniser_.cut(pieces, at_start);
   for (std::size_t i = 0; i < pieces.spans.size(); ++i) {
-    const auto piece = pieces[i];
-    if (const auto* known = session.cache.find(piece)) {
-      tokens.insert(tokens.end(), known->begin(), known->end());
-      continue;
-    }
-    const auto before = tokens.size();
-    model_->encode(piece, session.workspace, tokens);
-    session.cache.add(piece, std::span(tokens).subspan(before));
+    auto piece = pieces[i];
+    for (std::size_t seam; seams_ && (seam = seams_->find(piece)) < piece.size(); piece.remove_prefix(seam))
+      encode_piece(piece.substr(0, seam), session, tokens);
+    encode_piece(piece, session, tokens);
   }
+}
+
+void Pipeline::encode_piece(std::string_view piece, Session& session, std::vector<TokenId>& tokens) const {
+  if (const auto* known = session.cache.find(piece)) {
+    tokens.insert(tokens.end(), known->begin(), known->end());
+    return;
+  }
+  const auto before = tokens.size();
+  model_->encode(piece, session.workspace, tokens);
+  session.cache.add(piece, std::span(tokens).subspan(before));
 }
 
 }  // namespace hearth::tokenizer

@@ -12,6 +12,7 @@
 #include "io/tokenizer/model.h"
 #include "io/tokenizer/normaliser.h"
 #include "io/tokenizer/pre_tokeniser.h"
+#include "io/tokenizer/seams.h"
 #include "io/tokenizer/token_search.h"
 #include "io/tokenizer/vocabulary.h"
 
@@ -39,6 +40,7 @@ class Pipeline {
   struct Session;
   void encode_fragment(std::string_view text, bool at_start, const EncodeOptions& options, Session& session,
                        std::vector<TokenId>& tokens) const;
+  void encode_piece(std::string_view piece, Session& session, std::vector<TokenId>& tokens) const;
   void encode_pieces(std::string_view text, bool at_start, Session& session,
                      std::vector<TokenId>& tokens) const;
   std::unique_ptr<Session> take_session() const;
@@ -49,6 +51,7 @@ class Pipeline {
   TokenSearch in_text_, in_normalised_;
   PreTokeniser pre_tokeniser_;
   std::unique_ptr<Model> model_;
+  std::optional<Seams> seams_;  // where pieces would be whole texts
   DecodedTexts decoded_;
   bool strip_first_space_;
   std::vector<TokenId> prefix_, suffix_;

@@ -78,23 +78,6 @@ void change_pieces(Pieces& pieces, Change change) {
   pieces.text = pieces.owned;
 }
 
-void split_words(Pieces& pieces) {
-  pieces.scratch.clear();
-  for (const auto& span : pieces.spans) {
-    auto begin = span.begin;
-    const auto piece = pieces.text.substr(0, span.end);
-    for (auto mark = piece.find(space_mark, begin); mark != piece.npos; mark = piece.find(space_mark, mark)) {
-      if (mark > begin) {
-        pieces.scratch.push_back({begin, static_cast<std::uint32_t>(mark)});
-        begin = static_cast<std::uint32_t>(mark);
-      }
-      while (piece.substr(mark).starts_with(space_mark)) mark += space_mark.size();
-    }
-    pieces.scratch.push_back({begin, span.end});
-  }
-  pieces.spans.swap(pieces.scratch);
-}
-
 }  // namespace
 
 void Pieces::begin(std::string_view whole) {
@@ -156,10 +139,8 @@ void PreTokeniser::cut(Pieces& pieces, bool at_start) const {
     } else if (const auto* replace = std::get_if<ReplaceStep>(&step)) {
       change_pieces(pieces,
                     [&](std::string& piece, std::size_t) { replace_all(piece, replace->what, replace->by); });
-    } else if (std::holds_alternative<MapBytesStep>(step)) {
-      change_pieces(pieces, [](std::string& piece, std::size_t) { piece = to_byte_characters(piece); });
     } else {
-      split_words(pieces);
+      change_pieces(pieces, [](std::string& piece, std::size_t) { piece = to_byte_characters(piece); });
     }
   }
 }

@@ -40,7 +40,7 @@ class PreTokeniser {
     std::unique_ptr<Pattern> pattern;  // null: a string
     void apply(Pieces& pieces) const;
   };
-  using Step = std::variant<Split, PrependStep, ReplaceStep, SplitWordsStep, MapBytesStep>;
+  using Step = std::variant<Split, PrependStep, ReplaceStep, MapBytesStep>;
   std::vector<Step> steps_;
 };
 

@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <array>
-#include <unordered_map>
 
 #include "hearth/error.h"
 #include "io/bytes.h"
+#include "io/tokenizer/text_index.h"
 
 namespace hearth::tokenizer {
 
@@ -44,20 +44,19 @@ std::pair<std::string_view, std::string_view> split_merge(std::string_view merge
 
 std::vector<Merge> resolve_merges(const Definition& definition,
                                   std::span<const std::pair<std::string_view, std::string_view>> merges) {
-  std::unordered_map<std::string_view, TokenId> ids;
-  ids.reserve(definition.tokens.size());
+  TextIndex ids(definition.tokens.size());
   for (std::size_t id = 0; id < definition.tokens.size(); ++id)
-    ids.emplace(definition.tokens[id].text, static_cast<TokenId>(id));
+    if (const auto& text = definition.tokens[id].text; !text.empty()) ids.add(text, static_cast<TokenId>(id));
   std::vector<Merge> result;
   result.reserve(merges.size());
   std::string whole;
   for (const auto& [left, right] : merges) {
     const auto id = [&](std::string_view text) {
-      const auto found = text.empty() ? ids.end() : ids.find(text);
-      if (found == ids.end())
+      const auto found = text.empty() ? std::nullopt : ids.find(text);
+      if (!found)
         fail(definition.source, fmt::format("merge {} of {} and {}: {} is no token", result.size(),
                                             io::show(left), io::show(right), io::show(text)));
-      return found->second;
+      return *found;
     };
     whole = left;
     whole += right;

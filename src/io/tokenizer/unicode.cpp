@@ -71,9 +71,10 @@ std::string with_sorted_marks(std::string_view text) {
 
 }  // namespace
 
-std::string normalised(std::string_view original, NormalForm form) {
-  if (is_ascii(original)) return std::string(original);
-  const auto text = with_sorted_marks(original);
+namespace {
+
+std::string normalised_part(std::string_view part, NormalForm form) {
+  const auto text = with_sorted_marks(part);
   int options = UTF8PROC_STABLE;
   options |= form == NormalForm::nfc || form == NormalForm::nfkc ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE;
   if (form == NormalForm::nfkc || form == NormalForm::nfkd) options |= UTF8PROC_COMPAT;
@@ -84,6 +85,36 @@ std::string normalised(std::string_view original, NormalForm form) {
   const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(result, &std::free);
   if (size < 0) throw Error(fmt::format("[tokenizer] Unicode normalisation: {}", utf8proc_errmsg(size)));
   return {reinterpret_cast<const char*>(result), static_cast<std::size_t>(size)};
+}
+
+// Whether a character stays as it is, unless what follows combines with it.
+bool is_stable(char32_t character, NormalForm form) {
+  if (character < 0x80) return true;
+  // Latin letters, dashes and quotes, ideographs.
+  return form == NormalForm::nfc && (character < 0x300 || (character >= 0x2010 && character <= 0x2027) ||
+                                     (character >= 0x3400 && character <= 0x9fff));
+}
+
+}  // namespace
+
+// Only what is not stable is looked at closely: from the character before it, to which it may belong, up to
+// the next one that is ASCII, which belongs to nothing.
+std::string normalised(std::string_view text, NormalForm form) {
+  std::string result;
+  result.reserve(text.size());
+  std::size_t done = 0, previous = 0;
+  for (std::size_t i = 0; i < text.size();) {
+    if (is_stable(read_valid_utf8(text, i), form)) {
+      previous = i;
+      i += utf8_size(text[i]);
+      continue;
+    }
+    while (i < text.size() && static_cast<unsigned char>(text[i]) >= 0x80) i += utf8_size(text[i]);
+    result += text.substr(done, previous - done);
+    result += normalised_part(text.substr(previous, i - previous), form);
+    done = previous = i;
+  }
+  return result += text.substr(done);
 }
 
 std::string lowercased(std::string_view text) {
@@ -125,7 +156,6 @@ bool is_control_character(char32_t character) {
     case UTF8PROC_CATEGORY_CC:
     case UTF8PROC_CATEGORY_CF:
     case UTF8PROC_CATEGORY_CO:
-    case UTF8PROC_CATEGORY_CN:
       return true;
     default:
       return false;

@@ -19,6 +19,6 @@ std::string lowercased(std::string_view text);  // character by character, whate
 std::string without_marks(std::string_view text, bool spacing_too);
 
 bool is_word_character(char32_t character);  // letters, marks, digits, connectors
-bool is_control_character(char32_t character);
+bool is_control_character(char32_t character);  // also those that format, and private ones
 
 }  // namespace hearth::tokenizer

@@ -20,22 +20,18 @@ std::optional<char> byte_of_token_text(std::string_view text) {
   return static_cast<char>(byte);
 }
 
-Vocabulary::Vocabulary(std::vector<Token> tokens, std::string_view source) : tokens_(std::move(tokens)) {
-  ids_.reserve(tokens_.size());
+Vocabulary::Vocabulary(std::vector<Token> tokens, std::string_view source)
+    : tokens_(std::move(tokens)), ids_(tokens_.size()) {
+  bool any = false;
   for (TokenId id = 0; id < size(); ++id) {
     const auto& text = (*this)[id].text;
     if (text.empty()) continue;
-    const auto [other, is_new] = ids_.emplace(text, id);
-    if (!is_new)
-      throw FormatError(fmt::format("[tokenizer] '{}': the tokens {} and {} are both {}", source,
-                                    other->second, id, io::show(text)));
+    any = true;
+    if (const auto other = ids_.add(text, id))
+      throw FormatError(fmt::format("[tokenizer] '{}': the tokens {} and {} are both {}", source, *other, id,
+                                    io::show(text)));
   }
-  if (ids_.empty()) throw FormatError(fmt::format("[tokenizer] '{}': the vocabulary is empty", source));
-}
-
-std::optional<TokenId> Vocabulary::find(std::string_view text) const {
-  const auto found = ids_.find(text);
-  return found == ids_.end() ? std::nullopt : std::optional(found->second);
+  if (!any) throw FormatError(fmt::format("[tokenizer] '{}': the vocabulary is empty", source));
 }
 
 }  // namespace hearth::tokenizer

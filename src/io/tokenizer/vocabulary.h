@@ -3,10 +3,10 @@
 
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "io/tokenizer/definition.h"
+#include "io/tokenizer/text_index.h"
 
 namespace hearth::tokenizer {
 
@@ -21,11 +21,13 @@ class Vocabulary {
 
   TokenId size() const { return static_cast<TokenId>(tokens_.size()); }
   const Token& operator[](TokenId id) const { return tokens_[static_cast<std::size_t>(id)]; }
-  std::optional<TokenId> find(std::string_view text) const;
+  std::optional<TokenId> find(std::string_view text) const {
+    return text.empty() ? std::nullopt : ids_.find(text);
+  }
 
  private:
   std::vector<Token> tokens_;
-  std::unordered_map<std::string_view, TokenId> ids_;
+  TextIndex ids_;
 };
 
 }  // namespace hearth::tokenizer

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "hearth/tokenizer.h"
+#include "io/tokenizer/text_index.h"
 
 namespace hearth::tokenizer {
 
@@ -43,22 +44,7 @@ class WordCache {
   };
   static_assert(sizeof(Slot) == 64);
 
-  static std::size_t place(std::string_view piece) {
-    std::uint64_t hash = piece.size();
-    while (piece.size() >= 8) {
-      mix(hash, piece.substr(0, 8));
-      piece.remove_prefix(8);
-    }
-    mix(hash, piece);
-    return hash >> 50;  // 14 bits
-  }
-  static void mix(std::uint64_t& hash, std::string_view part) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, part.data(), part.size());
-    hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
-    hash ^= hash >> 29;
-    hash *= 0xbf58476d1ce4e5b9u;
-  }
+  static std::size_t place(std::string_view piece) { return hash_of(piece) & (places - 1); }
 
   std::vector<Slot> slots_;
 };
