@@ -13,7 +13,7 @@
 #include "hearth/error.h"
 #include "hearth/tokenizer.h"
 #include "io/tokenizer/pre_tokeniser.h"
-#include "io/tokenizer/pre_tokenisers.h"
+#include "io/tokenizer/known_pre_tokenisers.h"
 #include "io/tokenizer/utf8.h"
 #include "temporary_folder.h"
 

@@ -12,6 +12,7 @@
 #include <unordered_map>
 
 #include "io/tokenizer/byte_level.h"
+#include "io/tokenizer/byte_tokens.h"
 #include "io/tokenizer/model.h"
 #include "io/tokenizer/utf8.h"
 
@@ -59,10 +60,13 @@ class MergeTable {
 class Bpe : public Model {
  public:
   Bpe(const BpeModel& definition, const Vocabulary& vocabulary, const SpecialTokens& special)
-      : vocabulary_(vocabulary), unknown_(special.unknown), options_(definition), merges_(0) {
+      : vocabulary_(vocabulary),
+        unknown_(special.unknown),
+        options_(definition),
+        byte_tokens_(vocabulary, definition.byte_fallback),
+        merges_(0) {
     options_.merges.reset();
     read_tokens();
-    read_byte_tokens();
     if (definition.merges)
       use_merges(*definition.merges);
     else
@@ -131,13 +135,6 @@ class Bpe : public Model {
         const auto found = by_bytes_.find(character);
         characters_.emplace(step.character, found ? *found : next++);
       }
-  }
-
-  void read_byte_tokens() {
-    byte_tokens_.fill(-1);
-    if (!options_.byte_fallback) return;
-    for (int byte = 0; byte < 256; ++byte)
-      byte_tokens_[static_cast<std::size_t>(byte)] = vocabulary_.find(byte_token_text(byte)).value_or(-1);
   }
 
   void use_merges(const std::vector<Merge>& merges) {
@@ -212,11 +209,7 @@ class Bpe : public Model {
 
   // Returns whether an unknown token is last now.
   bool add_unknown(std::string_view character, bool after_unknown, std::vector<TokenId>& tokens) const {
-    const auto token_of = [&](char byte) { return byte_tokens_[static_cast<unsigned char>(byte)]; };
-    if (std::ranges::all_of(character, [&](char byte) { return token_of(byte) >= 0; })) {
-      for (const char byte : character) tokens.push_back(token_of(byte));
-      return false;
-    }
+    if (byte_tokens_.append(character, tokens)) return false;
     if (!unknown_) return after_unknown;
     if (!after_unknown || !options_.fuse_unknown) tokens.push_back(*unknown_);
     return true;
@@ -225,10 +218,11 @@ class Bpe : public Model {
   const Vocabulary& vocabulary_;
   std::optional<TokenId> unknown_;
   BpeModel options_;  // without its merges
+  ByteTokens byte_tokens_;
   MergeTable merges_;
   std::vector<std::string> bytes_;  // by id; empty: not made by merging
   TextIndex by_bytes_;
-  std::array<TokenId, 256> byte_symbols_{}, byte_tokens_{};
+  std::array<TokenId, 256> byte_symbols_{};
   std::unordered_map<char32_t, TokenId> characters_;
   std::map<TokenId, std::pair<TokenId, TokenId>> parts_of_unused_;
 };

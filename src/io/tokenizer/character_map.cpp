@@ -11,6 +11,8 @@
 namespace hearth::tokenizer {
 namespace {
 
+constexpr std::size_t longest_replacement = 1024;
+
 // A unit of the trie: the byte that leads to it, whether a string ends after it, and where its children are.
 std::uint32_t label(std::uint32_t unit) { return unit & 0x800000ffu; }
 bool ends_string(std::uint32_t unit) { return unit >> 8 & 1; }
@@ -35,6 +37,11 @@ CharacterMap::CharacterMap(std::string_view table, std::string_view source) {
   if (!replacements_.empty() && replacements_.back() != '\0')
     fail("does not end with the end of a replacement");
   if (!is_utf8(replacements_)) fail("has replacements that are not UTF-8");
+  // A text must not grow without limits.
+  for (std::size_t begin = 0, end; begin < replacements_.size(); begin = end + 1) {
+    end = replacements_.find('\0', begin);
+    if (end - begin > longest_replacement) fail("has a replacement of more than 1024 bytes");
+  }
 }
 
 CharacterMap::Found CharacterMap::longest(std::string_view text) const {

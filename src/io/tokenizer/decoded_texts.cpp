@@ -4,6 +4,7 @@
 #include <array>
 
 #include "io/tokenizer/byte_level.h"
+#include "io/tokenizer/byte_tokens.h"
 #include "io/tokenizer/normaliser.h"
 
 namespace hearth::tokenizer {

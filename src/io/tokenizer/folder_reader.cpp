@@ -1,6 +1,7 @@
 // Tokenizers in folders of Hugging Face.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "base/file.h"
@@ -8,9 +9,9 @@
 #include "io/bytes.h"
 #include "io/tokenizer/json_document.h"
 #include "io/tokenizer/json_steps.h"
-#include "io/tokenizer/pre_tokenisers.h"
+#include "io/tokenizer/known_pre_tokenisers.h"
+#include "io/tokenizer/reader_support.h"
 #include "io/tokenizer/readers.h"
-#include "io/tokenizer/reading.h"
 
 namespace hearth::tokenizer {
 

@@ -2,9 +2,9 @@
 #include <fmt/format.h>
 
 #include "io/bytes.h"
-#include "io/tokenizer/pre_tokenisers.h"
+#include "io/tokenizer/known_pre_tokenisers.h"
+#include "io/tokenizer/reader_support.h"
 #include "io/tokenizer/readers.h"
-#include "io/tokenizer/reading.h"
 
 namespace hearth::tokenizer {
 namespace {

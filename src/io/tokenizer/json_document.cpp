@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "io/bytes.h"
-#include "io/tokenizer/reading.h"
+#include "io/tokenizer/reader_support.h"
 
 namespace hearth::tokenizer {
 namespace {
@@ -144,6 +144,8 @@ class Events : public nlohmann::json_sax<json> {
       return &document_.tree;
     }
     if (place() != Place::tree && place() != Place::model) bad_value(value.type_name());
+    if (place() == Place::model && (key_ == "vocab" || key_ == "merges") && !value.is_null())
+      fail(source_, fmt::format("model.{} is {}, which it cannot be", key_, value.type_name()));
     auto& parent = *trees_.back();
     if (parent.is_array()) {
       parent.push_back(std::move(value));

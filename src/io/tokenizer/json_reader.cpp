@@ -1,12 +1,14 @@
 // tokenizer.json of Hugging Face's tokenizers.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "io/bytes.h"
 #include "io/tokenizer/json_document.h"
 #include "io/tokenizer/json_steps.h"
 #include "io/tokenizer/normaliser.h"
+#include "io/tokenizer/reader_support.h"
 #include "io/tokenizer/readers.h"
-#include "io/tokenizer/reading.h"
 
 namespace hearth::tokenizer {
 namespace {
@@ -120,10 +122,9 @@ class JsonReader {
 
   void read_word_piece(const JsonFields& model) {
     use_unknown(model.text("unk_token").value_or("[UNK]"));
-    definition_.model =
-        WordPieceModel{.continuation = model.text("continuing_subword_prefix").value_or("##"),
-                       .longest_word = static_cast<std::size_t>(std::clamp<std::int64_t>(
-                           model.integer("max_input_chars_per_word").value_or(100), 0, 1000))};
+    definition_.model = WordPieceModel{.continuation = model.text("continuing_subword_prefix").value_or("##"),
+                                       .longest_word = static_cast<std::size_t>(std::clamp<std::int64_t>(
+                                           model.integer("max_input_chars_per_word").value_or(100), 0, 200))};
   }
 
   JsonDocument document_;

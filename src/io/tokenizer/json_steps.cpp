@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 
 #include "io/bytes.h"
-#include "io/tokenizer/pre_tokenisers.h"
-#include "io/tokenizer/reading.h"
+#include "io/tokenizer/known_pre_tokenisers.h"
+#include "io/tokenizer/reader_support.h"
 #include "io/tokenizer/utf8.h"
 
 namespace hearth::tokenizer {

@@ -6,8 +6,8 @@
 #include "hearth/tokenizer.h"
 #include "io/bytes.h"
 #include "io/tokenizer/pipeline.h"
+#include "io/tokenizer/reader_support.h"
 #include "io/tokenizer/readers.h"
-#include "io/tokenizer/reading.h"
 
 namespace hearth {
 namespace {

@@ -101,7 +101,7 @@ std::vector<TokenId> find_end_tokens(const SpecialTokens& special, const Vocabul
 }  // namespace
 
 Pipeline::Pipeline(Definition definition)
-    : vocabulary_((check_ids(definition), definition.tokens), definition.source),
+    : vocabulary_((check_ids(definition), std::move(definition.tokens)), definition.source),
       normaliser_(definition.normaliser, definition.source),
       in_text_(vocabulary_, texts_to_find(vocabulary_, false)),
       in_normalised_(vocabulary_, texts_to_find(vocabulary_, true)),

@@ -1,12 +1,13 @@
 // tiktoken's rank files.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "io/bytes.h"
-#include "io/tokenizer/pre_tokenisers.h"
+#include "io/tokenizer/known_pre_tokenisers.h"
+#include "io/tokenizer/reader_support.h"
 #include "io/tokenizer/readers.h"
-#include "io/tokenizer/reading.h"
 
 namespace hearth::tokenizer {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <cstring>
 
+#include "io/tokenizer/reader_support.h"
 #include "io/tokenizer/readers.h"
-#include "io/tokenizer/reading.h"
 
 namespace hearth::tokenizer {
 namespace {

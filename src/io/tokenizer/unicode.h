@@ -18,7 +18,7 @@ std::string lowercased(std::string_view text);  // character by character, whate
 // Without combining marks, of those that are characters of their own: NFD makes them so.
 std::string without_marks(std::string_view text, bool spacing_too);
 
-bool is_word_character(char32_t character);  // letters, marks, digits, connectors
+bool is_word_character(char32_t character);     // letters, marks, digits, connectors
 bool is_control_character(char32_t character);  // also those that format, and private ones
 
 }  // namespace hearth::tokenizer

@@ -1,7 +1,8 @@
 // The unigram model: of all ways to write a piece as tokens the one with the highest sum of scores.
 #include <algorithm>
-#include <array>
+#include <ranges>
 
+#include "io/tokenizer/byte_tokens.h"
 #include "io/tokenizer/model.h"
 #include "io/tokenizer/trie.h"
 #include "io/tokenizer/utf8.h"
@@ -14,9 +15,10 @@ constexpr double unknown_penalty = 10;
 class Unigram : public Model {
  public:
   Unigram(const UnigramModel& definition, const Vocabulary& vocabulary, const SpecialTokens& special)
-      : vocabulary_(vocabulary), unknown_(special.unknown) {
+      : vocabulary_(vocabulary),
+        unknown_(special.unknown),
+        byte_tokens_(vocabulary, definition.byte_fallback) {
     double lowest = 0;
-    byte_tokens_.fill(-1);
     for (TokenId id = 0; id < vocabulary.size(); ++id) {
       const auto& token = vocabulary[id];
       if (token.text.empty() || (token.kind != TokenKind::normal && token.kind != TokenKind::user_defined))
@@ -25,9 +27,6 @@ class Unigram : public Model {
       lowest = std::min<double>(lowest, token.score);
     }
     unknown_score_ = lowest - unknown_penalty;
-    if (definition.byte_fallback)
-      for (int byte = 0; byte < 256; ++byte)
-        byte_tokens_[static_cast<std::size_t>(byte)] = vocabulary.find(byte_token_text(byte)).value_or(-1);
   }
 
   // Viterbi's algorithm: the best way to each position, from the best ways to those before it.
@@ -54,38 +53,39 @@ class Unigram : public Model {
       if (!has_character) offer(begin, next, unknown_score_, unknown);
       begin = next;
     }
-    add_path(piece, path, tokens);
+    add_path(piece, workspace, tokens);
   }
 
  private:
   static constexpr TokenId unknown = -1;
   static constexpr std::uint32_t nowhere = 0xffffffff;
 
-  void add_path(std::string_view piece, const std::vector<Workspace::Step>& path,
-                std::vector<TokenId>& tokens) const {
-    const auto first = tokens.size();
-    for (auto end = static_cast<std::uint32_t>(piece.size()); end > 0; end = path[end].begin) {
-      if (path[end].token != unknown) {
-        tokens.push_back(path[end].token);
-        continue;
-      }
-      // From the back, as everything here; several unknown characters in a row are one token.
-      const auto character = piece.substr(path[end].begin, end - path[end].begin);
-      if (std::ranges::all_of(character, [&](char byte) { return byte_token(byte) >= 0; }))
-        for (std::size_t i = character.size(); i-- > 0;) tokens.push_back(byte_token(character[i]));
-      else if (unknown_ && (tokens.size() == first || tokens.back() != *unknown_))
+  void add_path(std::string_view piece, Workspace& workspace, std::vector<TokenId>& tokens) const {
+    const auto& path = workspace.path;
+    auto& ends = workspace.ends;
+    ends.clear();
+    for (auto end = static_cast<std::uint32_t>(piece.size()); end > 0; end = path[end].begin)
+      ends.push_back(end);
+    bool after_unknown = false;  // several unknown characters in a row are one token
+    for (const auto end : ends | std::views::reverse) {
+      const auto& step = path[end];
+      if (step.token != unknown) {
+        tokens.push_back(step.token);
+        after_unknown = false;
+      } else if (byte_tokens_.append(piece.substr(step.begin, end - step.begin), tokens)) {
+        after_unknown = false;
+      } else if (unknown_ && !after_unknown) {
         tokens.push_back(*unknown_);
+        after_unknown = true;
+      }
     }
-    std::reverse(tokens.begin() + static_cast<std::ptrdiff_t>(first), tokens.end());
   }
-
-  TokenId byte_token(char byte) const { return byte_tokens_[static_cast<unsigned char>(byte)]; }
 
   const Vocabulary& vocabulary_;
   std::optional<TokenId> unknown_;
+  ByteTokens byte_tokens_;
   double unknown_score_ = 0;
   Trie trie_;
-  std::array<TokenId, 256> byte_tokens_{};
 };
 
 }  // namespace

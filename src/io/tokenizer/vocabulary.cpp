@@ -3,22 +3,12 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
+#include <cmath>
 
 #include "hearth/error.h"
 #include "io/bytes.h"
 
 namespace hearth::tokenizer {
-
-std::string byte_token_text(int byte) { return fmt::format("<0x{:02X}>", byte); }
-
-std::optional<char> byte_of_token_text(std::string_view text) {
-  if (text.size() != 6 || !text.starts_with("<0x") || text[5] != '>') return std::nullopt;
-  unsigned byte = 0;
-  const auto [end, error] = std::from_chars(text.data() + 3, text.data() + 5, byte, 16);
-  if (error != std::errc() || end != text.data() + 5) return std::nullopt;
-  return static_cast<char>(byte);
-}
 
 Vocabulary::Vocabulary(std::vector<Token> tokens, std::string_view source)
     : tokens_(std::move(tokens)), ids_(tokens_.size()) {
@@ -27,6 +17,9 @@ Vocabulary::Vocabulary(std::vector<Token> tokens, std::string_view source)
     const auto& text = (*this)[id].text;
     if (text.empty()) continue;
     any = true;
+    if (std::isnan((*this)[id].score))
+      throw FormatError(
+          fmt::format("[tokenizer] '{}': the score of {} is not a number", source, io::show(text)));
     if (const auto other = ids_.add(text, id))
       throw FormatError(fmt::format("[tokenizer] '{}': the tokens {} and {} are both {}", source, *other, id,
                                     io::show(text)));

@@ -10,13 +10,9 @@
 
 namespace hearth::tokenizer {
 
-// "<0x0A>": a byte in vocabularies of characters.
-std::string byte_token_text(int byte);
-std::optional<char> byte_of_token_text(std::string_view text);
-
 class Vocabulary {
  public:
-  // Throws FormatError when two tokens have the same text, or when there are none.
+  // Throws FormatError when two tokens have the same text, a score is not a number, or there are no tokens.
   Vocabulary(std::vector<Token> tokens, std::string_view source);
 
   TokenId size() const { return static_cast<TokenId>(tokens_.size()); }

@@ -2,7 +2,7 @@
 //
 // They are put together from the parts that most of them share. What a pattern does not match stays as a
 // piece.
-#include "io/tokenizer/pre_tokenisers.h"
+#include "io/tokenizer/known_pre_tokenisers.h"
 
 #include <algorithm>
 #include <array>

@@ -1,5 +1,5 @@
 // What several readers of tokenizers do.
-#include "io/tokenizer/reading.h"
+#include "io/tokenizer/reader_support.h"
 
 #include <fmt/format.h>
 
