@@ -6,6 +6,7 @@ set -euo pipefail
 packages=(
   g++ cmake ninja-build pkg-config git
   libopenblas-dev nlohmann-json3-dev libcli11-dev libfmt-dev zlib1g-dev
+  libpcre2-dev libutf8proc-dev
   libgtest-dev libbenchmark-dev
 )
 # For the emulated AMD GPU: LLVM decodes AMD instructions, clang compiles the kernels of its tests. Where a distribution

@@ -37,13 +37,20 @@ void run_folder(const char* format, Entry entry) {
     }
   }
   EXPECT_GT(good, 0);
-  EXPECT_GT(bad, 0);
+  EXPECT_TRUE(bad > 0 || format == std::string("encode"));  // any text can be encoded
 }
 
 TEST(FuzzCorpus, Safetensors) { run_folder("safetensors", fuzz::safetensors); }
 TEST(FuzzCorpus, Npy) { run_folder("npy", fuzz::npy); }
 TEST(FuzzCorpus, Csv) { run_folder("csv", fuzz::csv); }
 TEST(FuzzCorpus, Gguf) { run_folder("gguf", fuzz::gguf); }
+
+#if defined(HEARTH_HAVE_PCRE2) && defined(HEARTH_HAVE_UTF8PROC)
+TEST(FuzzCorpus, TokenizerJson) { run_folder("tokenizer_json", fuzz::tokenizer_json); }
+TEST(FuzzCorpus, Ranks) { run_folder("ranks", fuzz::ranks); }
+TEST(FuzzCorpus, Encode) { run_folder("encode", fuzz::encode); }
+#endif
+TEST(FuzzCorpus, TokenizerModel) { run_folder("tokenizer_model", fuzz::tokenizer_model); }
 
 #ifdef HEARTH_HAVE_ZLIB
 TEST(FuzzCorpus, Npz) { run_folder("npz", fuzz::npz); }

@@ -24,5 +24,6 @@
 #include "hearth/schedule.h"
 #include "hearth/state_dict.h"
 #include "hearth/tensor.h"
+#include "hearth/tokenizer.h"
 #include "hearth/train.h"
 #include "hearth/tuning.h"

@@ -16,4 +16,10 @@ void idx(io::Bytes file);
 void csv(io::Bytes file);
 void gguf(io::Bytes file);
 
+// Tokenizers, and texts for them.
+void tokenizer_json(io::Bytes file);
+void tokenizer_model(io::Bytes file);
+void ranks(io::Bytes file);
+void encode(io::Bytes text);
+
 }  // namespace hearth::fuzz

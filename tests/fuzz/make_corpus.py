@@ -3,6 +3,7 @@
 
 Only the standard library is needed. The files are committed; run this again after adding a case.
 """
+import base64
 import gzip
 import io
 import json
@@ -487,6 +488,266 @@ def gguf_files():
     bad("name_length_huge", gguf([], [gguf_text("t", 2**64 - 8) + bytes(40)], bytes(8)))
 
 
+# ---- tokenizer.json
+
+BYTE_CHARACTERS = [chr(b) for b in range(256) if 0x21 <= b <= 0x7e or 0xa1 <= b <= 0xac or b >= 0xae]
+
+
+def bpe(vocab=("a", "b", "ab"), merges=(("a", "b"),), **more):
+    vocab = {token: i for i, token in enumerate(vocab)} if not isinstance(vocab, dict) else vocab
+    return {"type": "BPE", "vocab": vocab, "merges": [list(merge) for merge in merges], **more}
+
+
+def added(id, content, **more):
+    return {"id": id, "content": content, "special": True, **more}
+
+
+def tokenizer_json_files():
+    def text(model=None, **parts):
+        return json.dumps({"version": "1.0", "model": bpe() if model is None else model, **parts}).encode()
+
+    def good(name, contents):
+        put("tokenizer_json", f"good_{name}.json", contents)
+
+    def bad(name, contents):
+        put("tokenizer_json", f"bad_{name}.json", contents)
+
+    def normalizer(**fields):
+        return text(normalizer=fields)
+
+    def pre(**fields):
+        return text(pre_tokenizer=fields)
+
+    def decoder(**fields):
+        return text(decoder=fields)
+
+    good("smallest", text())
+    good("merges_as_text", text({**bpe(), "merges": ["a b"]}))
+    good("no_type", text({key: value for key, value in bpe().items() if key != "type"}))
+    good("byte_level", text(bpe(BYTE_CHARACTERS + ["\u0120", "th"], [("t", "h")]),
+                            pre_tokenizer={"type": "ByteLevel"}, decoder={"type": "ByteLevel"}))
+    good("byte_fallback", text(bpe([f"<0x{b:02X}>" for b in range(256)] + ["<unk>", "a"], [], byte_fallback=True,
+                                   unk_token="<unk>", fuse_unk=True), decoder={"type": "ByteFallback"}))
+    good("added_tokens", text(added_tokens=[added(3, "<s>", lstrip=True, rstrip=True, normalized=False),
+                                            added(0, "a"), added(5, "<x>", special=False, single_word=True)]))
+    good("normalizers", normalizer(type="Sequence", normalizers=[
+        {"type": "NFKC"}, {"type": "Lowercase"}, {"type": "Strip", "strip_left": True, "strip_right": False},
+        {"type": "Prepend", "prepend": "\u2581"}, {"type": "StripAccents"}, {"type": "BertNormalizer"},
+        {"type": "Replace", "pattern": {"Regex": " +"}, "content": " "},
+        {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}]))
+    good("pre_tokenizers", pre(type="Sequence", pretokenizers=[
+        {"type": "Digits", "individual_digits": True}, {"type": "Punctuation"}, {"type": "WhitespaceSplit"},
+        {"type": "Metaspace", "replacement": "_", "prepend_scheme": "first"}, {"type": "BertPreTokenizer"},
+        {"type": "Split", "pattern": {"Regex": "(?=b)"}, "behavior": "MergedWithNext", "invert": False},
+        {"type": "Split", "pattern": {"String": "b"}, "behavior": "Contiguous", "invert": True},
+        {"type": "ByteLevel", "use_regex": False}, {"type": "Whitespace"}]))
+    good("decoders", decoder(type="Sequence", decoders=[
+        {"type": "Replace", "pattern": {"String": "_"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"},
+        {"type": "Strip", "content": " ", "start": 1, "stop": 0}]))
+    good("template", text(post_processor={
+        "type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "a", "type_id": 0}},
+                                                 {"Sequence": {"id": "A", "type_id": 0}}],
+        "special_tokens": {"a": {"id": "a", "ids": [0], "tokens": ["a"]}}}))
+    good("unigram", text({"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0], ["a", -1.5], ["ab", -2], ["\u2581", -3]]}))
+    good("word_piece", text({"type": "WordPiece", "unk_token": "[UNK]", "vocab": {"[UNK]": 0, "a": 1, "##b": 2}}))
+    good("holes", text(bpe({"a": 0, "b": 5, "ab": 9})))
+    good("null_parts", text(normalizer=None, pre_tokenizer=None, post_processor=None, decoder=None))
+    good("recursive_pattern", pre(type="Split", pattern={"Regex": "(a(?1)?b)"}, behavior="Isolated"))
+
+    bad("empty_file", b"")
+    bad("not_json", b"vocab")
+    bad("not_utf8", b'{"model": "\xff"}')
+    bad("nul", text() + b"\0")
+    bad("a_list", b"[]")
+    bad("cut_short", text()[:-5])
+    bad("no_model", b"{}")
+    bad("model_a_list", b'{"model": []}')
+    bad("no_vocab", text({"type": "BPE", "merges": []}))
+    bad("empty_vocab", text(bpe({}, [])))
+    bad("unknown_model", text({"type": "WordLevel", "vocab": {"a": 0}}))
+    bad("vocab_of_text", text({**bpe(), "vocab": {"a": "b"}}))
+    bad("vocab_of_lists", text({**bpe(), "vocab": {"a": [0]}}))
+    bad("id_negative", text(bpe({"a": -1}, [])))
+    bad("id_huge", text(bpe({"a": 2**31}, [])))
+    bad("id_over_63_bits", text(bpe({"a": 2**63}, [])))
+    bad("id_beyond_tokens", text(bpe({"a": 100000}, [])))
+    bad("id_fraction", text(bpe({"a": 0.5}, [])))
+    bad("id_twice", text(bpe({"a": 0, "b": 0}, [])))
+    bad("token_twice", text().replace(b'"b": 1', b'"a": 1'))
+    bad("merge_of_no_token", text(bpe(merges=[("a", "c")])))
+    bad("merge_to_no_token", text(bpe(merges=[("b", "a")])))
+    bad("merge_of_three", text(bpe(merges=[("a", "b", "ab")])))
+    bad("merge_of_one", text(bpe(merges=[("a",)])))
+    bad("merge_of_numbers", text({**bpe(), "merges": [[0, 1]]}))
+    bad("merge_without_space", text({**bpe(), "merges": ["ab"]}))
+    bad("merge_empty", text({**bpe(), "merges": [""]}))
+    bad("merge_of_nothing", text(bpe(merges=[("", "a")])))
+    bad("merges_an_object", text({**bpe(), "merges": {"a": 0}}))
+    bad("unknown_token_missing", text(bpe(unk_token="<unk>")))
+    bad("continuing_prefix", text(bpe(continuing_subword_prefix="##")))
+    bad("added_without_id", text(added_tokens=[{"content": "x"}]))
+    bad("added_without_content", text(added_tokens=[{"id": 3}]))
+    bad("added_elsewhere", text(added_tokens=[added(0, "x")]))
+    bad("added_twice", text(added_tokens=[added(3, "x"), added(4, "x")]))
+    bad("added_far_away", text(added_tokens=[added(10**9, "x")]))
+    bad("added_not_a_list", text(added_tokens={}))
+    bad("unigram_pair_of_three", text({"type": "Unigram", "vocab": [["a", 0, 0]]}))
+    bad("unigram_without_score", text({"type": "Unigram", "vocab": [["a"]]}))
+    bad("unigram_unknown_beyond", text({"type": "Unigram", "unk_id": 5, "vocab": [["a", 0]]}))
+    bad("unigram_twice", text({"type": "Unigram", "vocab": [["a", 0], ["a", 0]]}))
+    bad("word_piece_without_unknown", text({"type": "WordPiece", "vocab": {"a": 0}}))
+    bad("unknown_normalizer", normalizer(type="Nmt"))
+    bad("normalizer_a_string", text(normalizer="NFC"))
+    bad("replace_without_content", normalizer(type="Replace", pattern={"String": " "}))
+    bad("replace_nothing", normalizer(type="Replace", pattern={"String": ""}, content="x"))
+    bad("charsmap_not_base64", normalizer(type="Precompiled", precompiled_charsmap="?"))
+    bad("charsmap_cut_short", normalizer(type="Precompiled", precompiled_charsmap="AAAA/w=="))
+    bad("unknown_pre_tokenizer", pre(type="UnicodeScripts"))
+    bad("pattern_unbalanced", pre(type="Split", pattern={"Regex": "("}, behavior="Isolated"))
+    bad("pattern_too_large", pre(type="Split", pattern={"Regex": "((((a{999}){999}){999}){999})"}, behavior="Isolated"))
+    bad("pattern_of_bytes", pre(type="Split", pattern={"Regex": "\\C"}, behavior="Isolated"))
+    bad("pattern_intersection", pre(type="Split", pattern={"Regex": "[a&&[b]]"}, behavior="Isolated"))
+    bad("split_without_pattern", pre(type="Split", behavior="Isolated"))
+    bad("split_behavior", pre(type="Split", pattern={"String": "a"}, behavior="Sideways"))
+    bad("metaspace_scheme", pre(type="Metaspace", prepend_scheme="sometimes"))
+    bad("unknown_decoder", decoder(type="CTC"))
+    bad("strip_before_fuse", decoder(type="Strip", content=" ", start=1, stop=0))
+    bad("unknown_post_processor", text(post_processor={"type": "X"}))
+    bad("template_without_ids", text(post_processor={"type": "TemplateProcessing", "special_tokens": {},
+                                                     "single": [{"SpecialToken": {"id": "a"}}]}))
+    bad("template_id_beyond", text(post_processor={"type": "TemplateProcessing", "special_tokens": {"a": {"ids": [77]}},
+                                                   "single": [{"SpecialToken": {"id": "a"}}]}))
+    bad("bert_id_beyond", text(post_processor={"type": "BertProcessing", "sep": ["x", 7], "cls": ["a", 0]}))
+    bad("deep_nesting", b'{"model":' + b"[" * 5000 + b"]" * 5000 + b"}")
+    bad("deep_sequence", text(normalizer={"type": "Sequence", "normalizers": []}).replace(
+        b"[]", b'[{"type": "Sequence", "normalizers": ' * 100 + b"[]" + b"}]" * 100))
+
+
+# ---- tokenizer.model: messages of protocol buffers
+
+def pb_number(value):
+    out = b""
+    value &= 2**64 - 1
+    while True:
+        out += bytes([value & 0x7f | (0x80 if value > 0x7f else 0)])
+        value >>= 7
+        if not value:
+            return out
+
+
+def pb(field, value):
+    if isinstance(value, float):
+        return pb_number(field << 3 | 5) + struct.pack("<f", value)
+    if isinstance(value, (bytes, str)):
+        value = value.encode() if isinstance(value, str) else value
+        return pb_number(field << 3 | 2) + pb_number(len(value)) + value
+    return pb_number(field << 3) + pb_number(value)
+
+
+def piece(text, score=0.0, kind=None):
+    return pb(1, pb(1, text) + pb(2, score) + (b"" if kind is None else pb(3, kind)))
+
+
+def tokenizer_model_files():
+    def good(name, contents):
+        put("tokenizer_model", f"good_{name}.model", contents)
+
+    def bad(name, contents):
+        put("tokenizer_model", f"bad_{name}.model", contents)
+
+    start = piece("<unk>", 0.0, 2) + piece("<s>", 0.0, 3) + piece("</s>", 0.0, 3)
+    letters = piece("\u2581", -1.0) + piece("a", -2.0) + piece("b", -3.0) + piece("ab", -4.0) + piece("\u2581ab", -5.0)
+    byte_pieces = b"".join(piece(f"<0x{b:02X}>", 0.0, 6) for b in range(256))
+    bpe_trainer, unigram_trainer = pb(2, pb(3, 2)), pb(2, pb(3, 1))
+    plain = pb(3, pb(1, "identity") + pb(3, 1) + pb(4, 0) + pb(5, 1))
+
+    good("bpe", start + letters + bpe_trainer + plain)
+    good("unigram", start + letters + unigram_trainer + plain)
+    good("nothing_but_pieces", start + letters)
+    good("byte_fallback", start + byte_pieces + letters + pb(2, pb(3, 2) + pb(35, 1)) + plain)
+    good("byte_fallback_incomplete", start + piece("<0x41>", 0.0, 6) + letters + pb(2, pb(3, 2) + pb(35, 1)))
+    good("unused_and_user_defined", start + letters + piece("aab", -1.0, 5) + piece("aabb", -2.0) + piece("<x>", 0.0, 4) +
+         bpe_trainer + plain)
+    good("unknown_fields", pb(99, b"x") + start + letters + pb(2, pb(3, 2) + pb(1, "corpus.txt")) + pb(98, 1))
+    good("characters_only_in_tokens", start + piece("a", -1.0) + piece("xy", -2.0) + piece("xyz", -3.0) + bpe_trainer)
+    good("pieces_not_utf8", start + letters + piece(b"\xff\xfea", -6.0) + bpe_trainer)
+    good("score_infinite", start + piece("a", float("inf")) + piece("b", float("-inf")) + piece("ab", -1.0) + bpe_trainer)
+    bad("score_not_a_number", start + piece("a", float("nan")) + bpe_trainer)
+    # A table of one rule: "A" becomes "a".
+    trie = [0] * 512
+    trie[0] = 1 << 10
+    trie[0x41 ^ 1] = 0x41 | 1 << 8 | 256 << 10
+    trie[0x41 ^ 1 ^ 256] = 0 | 1 << 31
+    table = struct.pack("<I", 4 * len(trie)) + struct.pack(f"<{len(trie)}I", *trie) + b"a\0"
+    good("character_map", start + letters + unigram_trainer + pb(3, pb(2, table)))
+
+    bad("empty_file", b"")
+    bad("text", b"hello world")
+    bad("no_pieces", bpe_trainer + plain)
+    bad("cut_short", (start + letters + bpe_trainer)[:-1])
+    bad("piece_twice", start + letters + letters)
+    bad("piece_kind", start + piece("x", 0.0, 7))
+    bad("word_model", start + letters + pb(2, pb(3, 3)))
+    bad("space_as_suffix", start + letters + pb(2, pb(3, 2) + pb(24, 1)))
+    bad("spaces_not_escaped", start + letters + pb(3, pb(5, 0)))
+    bad("length_huge", start + b"\x0a" + pb_number(2**63))
+    bad("varint_too_long", b"\x08" + b"\xff" * 11)
+    bad("wire_type", start + letters + b"\x0b")
+    bad("piece_a_number", start + pb(1, 5))
+    bad("text_a_number", start + pb(1, pb(1, 5)))
+    bad("score_a_number", start + pb(1, pb(1, "x") + pb(2, 5)))
+    bad("table_too_short", start + letters + pb(3, pb(2, b"\0")))
+    bad("table_cut_short", start + letters + pb(3, pb(2, struct.pack("<I", 400))))
+    bad("table_size_odd", start + letters + pb(3, pb(2, struct.pack("<I", 3) + bytes(8))))
+    bad("table_not_utf8", start + letters + pb(3, pb(2, struct.pack("<II", 4, 0) + b"\xff\0")))
+    bad("table_without_end", start + letters + pb(3, pb(2, struct.pack("<II", 4, 0) + b"a")))
+    bad("table_replacement_long", start + letters + pb(3, pb(2, struct.pack("<II", 4, 0) + b"a" * 2000 + b"\0")))
+
+
+# ---- tiktoken's ranks
+
+def ranks_files():
+    def good(name, contents):
+        put("ranks", f"good_{name}.tiktoken", contents)
+
+    def bad(name, contents):
+        put("ranks", f"bad_{name}.tiktoken", contents)
+
+    def lines(tokens):
+        return b"".join(base64.b64encode(token) + b" %d\n" % rank for rank, token in enumerate(tokens))
+
+    all_bytes = [bytes([b]) for b in range(256)]
+    good("bytes", lines(all_bytes))
+    good("some", lines([b"a", b"b", b"ab", b"abab", b"ba"]))
+    good("crlf", lines([b"a", b"b"]).replace(b"\n", b"\r\n"))
+    good("no_last_newline", lines([b"a", b"b"])[:-1])
+    good("unreachable", lines([b"a", b"b", b"xyz"]))
+    good("long_runs", lines([b"a" * (i + 1) for i in range(40)]))
+    bad("empty_file", b"")
+    bad("text", b"hello world\n")
+    bad("no_rank", b"YQ==\n")
+    bad("rank_negative", b"YQ== -1\n")
+    bad("rank_huge", b"YQ== 99999999999999999999\n")
+    bad("rank_beyond", b"YQ== 1000000\n")
+    bad("rank_twice", b"YQ== 0\nYg== 0\n")
+    bad("token_twice", b"YQ== 0\nYQ== 1\n")
+    bad("token_empty", b" 0\n")
+    bad("not_base64", b"Y?== 0\n")
+    bad("base64_bits_left", b"YR== 0\n")
+
+
+def encode_files():
+    texts = {
+        "empty": b"", "words": b"Hello world, it's 42!", "spaces": b" " * 70 + b"\n\n\t x", "letters": b"a" * 3000,
+        "special": b"<s> </s>[CLS] <|endoftext|>\n <sep>x \xc2\xabL\xc2\xbb  \xc2\xabW\xc2\xbb",
+        "unicode": "\u4f60\u597d \U0001f999\u200d e\u0301 \u1112\u1161\u11ab \ufb01 \u0130 \ud7a3\u11a8".encode(),
+        "bad_utf8": b"\xff\xc0\xaf\xed\xa0\x80 \xf0\x9f\xa6 \xe2\x82", "marks": "\u0301\u0323".encode() * 200,
+        "nul": b"a\0b\0",
+    }
+    for name, text in texts.items():
+        put("encode", f"good_{name}.txt", text)
+
+
 if __name__ == "__main__":
     safetensors()
     npy_files()
@@ -494,3 +755,7 @@ if __name__ == "__main__":
     idx_files()
     csv_files()
     gguf_files()
+    tokenizer_json_files()
+    tokenizer_model_files()
+    ranks_files()
+    encode_files()
