@@ -1,0 +1,148 @@
+// Language models: a GGUF file or a Hugging Face folder in, text out.
+//
+//   const auto model = llm::Model::load("model.gguf");
+//   llm::Session session(model);
+//   session.generate(model.tokenizer().encode("Once upon a time"), {.most_tokens = 100},
+//                    [](TokenId, std::string_view text) { std::cout << text << std::flush; return true; });
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hearth/device.h"
+#include "hearth/tokenizer.h"
+
+namespace hearth::llm {
+
+// What the decoder is built from. Read from the file; the same for every format.
+struct ModelConfig {
+  std::string architecture;  // "llama", "qwen2", ...
+  std::string name;
+  std::int64_t vocabulary = 0, context = 0, layers = 0, width = 0, heads = 0, groups = 0;
+  std::int64_t head_size = 0, feed_forward = 0;
+  double norm_epsilon = 1e-5;
+  double rope_base = 10000;
+  bool rope_interleaved = false;  // pairs (2 i, 2 i + 1) instead of (i, i + half)
+  std::int64_t window = 0;        // of attention; 0: none
+};
+
+struct LoadOptions {
+  Device device = default_device();
+  std::int64_t context = 0;                   // tokens of a sequence; 0: as the model, at most 4096
+  DType cache_dtype = DType::f16;             // of keys and values: f32, f16, bf16
+  std::int64_t sequences = 1;                 // that have room in the cache, each of `context` tokens
+  std::function<void(double)> progress = {};  // called with the part loaded
+};
+
+// A model in memory. Cheap to copy; sessions of one model may not run at the same time.
+class Model {
+ public:
+  // Throws FileError; FormatError for a file that is not a model or breaks its format; Error naming an
+  // architecture that is not known, with those that are; OutOfMemory.
+  static Model load(const std::filesystem::path& path, const LoadOptions& options = {});
+
+  const ModelConfig& config() const;
+  const Tokenizer& tokenizer() const;
+  Device device() const;
+  std::int64_t context() const;      // of a sequence
+  std::size_t weight_bytes() const;  // as they are kept
+  std::size_t cache_bytes() const;
+  std::int64_t parameters() const;
+
+  struct State;
+
+ private:
+  friend class Session;
+  explicit Model(std::shared_ptr<State> state);
+  std::shared_ptr<State> state_;
+};
+
+// How the next token is chosen. Steps are taken in the order of the members; each that is off costs nothing.
+struct SamplingOptions {
+  double repetition_penalty = 1;  // divides (multiplies negative) scores of tokens among the last ones
+  double frequency_penalty = 0, presence_penalty = 0;  // subtracted: times the count, once
+  std::int64_t penalty_window = 64;                    // how many of the last tokens count
+  std::map<TokenId, double> bias = {};                 // added to scores
+  double temperature = 0.8;                            // 0: the best token, always
+  std::int64_t top_k = 40;                             // 0: off
+  double typical_p = 1, top_p = 0.95, min_p = 0.05;
+  std::uint64_t seed = 0;  // 0: a new one each time
+};
+
+// Chooses tokens. Remembers what it chose, and its random numbers.
+class Sampler {
+ public:
+  // Throws ValueError naming an option that is out of range.
+  explicit Sampler(const SamplingOptions& options);
+  TokenId choose(std::span<const float> scores);
+  // Tokens that penalties should see without having been chosen: those of the prompt.
+  void saw(std::span<const TokenId> tokens);
+  std::uint64_t seed() const;  // the one in use
+
+ private:
+  struct Candidate {
+    float score;
+    TokenId token;
+  };
+  void keep_typical(std::vector<Candidate>& candidates) const;
+
+  SamplingOptions options_;
+  std::vector<TokenId> seen_;
+  std::vector<Candidate> candidates_;
+  std::uint64_t state_[4];
+};
+
+struct GenerateOptions {
+  std::int64_t most_tokens = -1;  // -1: until the model ends or the context is full
+  SamplingOptions sampling = {};
+  std::vector<std::string> stop = {};  // the text ends before one of these
+  bool ignore_end = false;             // go on where the model would end
+};
+
+enum class FinishReason { end, length, stop, context, cancelled };
+std::string_view to_string(FinishReason reason);
+
+struct GenerateResult {
+  std::vector<TokenId> tokens;
+  std::string text;
+  FinishReason reason = FinishReason::end;
+  std::int64_t prompt_tokens = 0, reused_tokens = 0;  // reused: those still in the cache from before
+  double prompt_seconds = 0, generate_seconds = 0;
+};
+
+// One sequence of tokens and its keys and values.
+class Session {
+ public:
+  // Throws Error when all sequences of the model's cache are in use.
+  explicit Session(const Model& model);
+  ~Session();
+  Session(Session&&) noexcept;
+  Session& operator=(Session&&) noexcept;
+
+  // The scores of the token after these, which follow those seen before. Throws ValueError when the context
+  // is full, or for a token that is not in the vocabulary.
+  std::vector<float> feed(std::span<const TokenId> tokens);
+  // The same, of the tokens after each of them: (tokens, vocabulary).
+  std::vector<std::vector<float>> feed_all(std::span<const TokenId> tokens);
+  const std::vector<TokenId>& tokens() const;
+  // Forgets all but the first `count` tokens.
+  void truncate(std::int64_t count);
+
+  // Goes on from `prompt`, which is the whole text so far: what the session has seen of it is not computed
+  // again. `each` gets every token with the text it completes, and stops the run by returning false.
+  GenerateResult generate(std::span<const TokenId> prompt, const GenerateOptions& options = {},
+                          const std::function<bool(TokenId, std::string_view)>& each = {});
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace hearth::llm

@@ -1,0 +1,31 @@
+// The decoder: tokens of any sequences in, scores of the next tokens out.
+#pragma once
+
+#include <vector>
+
+#include "hearth/llm.h"
+#include "llm/weights.h"
+
+namespace hearth::llm {
+
+// Keys and values of all layers, (slots, groups, features) each.
+struct KeyValueCache {
+  std::vector<Tensor> keys, values;
+  std::int64_t page = 0;
+};
+
+// Which tokens, where. All i64.
+struct DecoderInput {
+  Tensor tokens;     // (n,)
+  Tensor sequences;  // (n,) row of the table
+  Tensor positions;  // (n,) in their sequences
+  Tensor slots;      // (n,) of the cache, where their keys and values go
+  Tensor table;      // (sequences, pages)
+  Tensor wanted;     // (m,) tokens whose successors are to be scored
+};
+
+// (m, vocabulary), f32. Keys and values of the tokens are put into the cache first.
+Tensor decode(const ModelConfig& config, const Weights& weights, KeyValueCache& cache,
+              const DecoderInput& input);
+
+}  // namespace hearth::llm

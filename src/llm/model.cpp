@@ -1,0 +1,181 @@
+// Loading a model, and running tokens through it.
+#include "llm/model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "hearth/error.h"
+#include "hearth/grad.h"
+#include "hearth/ops.h"
+
+namespace hearth::llm {
+namespace {
+
+constexpr std::int64_t page_size = 32;
+constexpr std::int64_t chunk = 256;  // tokens of a prompt that run together
+constexpr std::int64_t default_context = 4096;
+
+struct Totals {
+  std::size_t bytes = 0;
+  std::int64_t elements = 0;
+
+  void add(const Tensor& tensor) {
+    if (!tensor.defined()) return;
+    const std::int64_t count = element_count(tensor.shape());
+    elements += count;
+    bytes += static_cast<std::size_t>(storage_bytes(tensor.dtype(), count));
+  }
+  void add(const Projection& p) {
+    add(p.weight);
+    add(p.bias);
+  }
+};
+
+Totals totals_of(const Weights& w) {
+  Totals totals;
+  totals.add(w.embedding);
+  totals.add(w.norm);
+  // A tied output is the embedding itself.
+  if (w.output.weight.variable() != w.embedding.variable()) totals.add(w.output);
+  for (const LayerWeights& layer : w.layers) {
+    for (const Tensor& t : {layer.attention_norm, layer.feed_forward_norm, layer.q_norm, layer.k_norm})
+      totals.add(t);
+    for (const Projection& p :
+         {layer.q, layer.k, layer.v, layer.qkv, layer.out, layer.gate, layer.up, layer.gate_up, layer.down})
+      totals.add(p);
+  }
+  return totals;
+}
+
+KeyValueCache make_cache(const ModelConfig& c, std::int64_t pages, DType dtype) {
+  KeyValueCache cache;
+  cache.page = page_size;
+  for (std::int64_t i = 0; i < c.layers; ++i)
+    for (std::vector<Tensor>* list : {&cache.keys, &cache.values})
+      list->push_back(zeros({pages * page_size, c.groups, c.head_size}, dtype).eval());
+  return cache;
+}
+
+Tensor indices(const std::vector<std::int64_t>& values, Device device) {
+  return tensor<std::int64_t>(values).to(device);
+}
+
+}  // namespace
+
+Model::Model(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+Model Model::load(const std::filesystem::path& path, const LoadOptions& options) {
+  if (options.context < 0 || options.sequences <= 0)
+    throw ValueError(fmt::format("[Model::load] context {} and sequences {} must be positive",
+                                 options.context, options.sequences));
+  const DType kept = options.cache_dtype;
+  if (kept != DType::f32 && kept != DType::f16 && kept != DType::bf16)
+    throw ValueError(
+        fmt::format("[Model::load] a cache of {}; f32, f16 and bf16 are possible", dtype_name(kept)));
+  const ModelFile file = open_model(path);
+  auto state = std::make_shared<State>();
+  state->config = file.config;
+  state->tokenizer = file.tokenizer();
+  if (state->tokenizer->size() > file.config.vocabulary)
+    throw FormatError(fmt::format("{}: the tokenizer has {} tokens, the model {}", path.string(),
+                                  state->tokenizer->size(), file.config.vocabulary));
+  state->device = options.device;
+  state->context = std::min(options.context > 0 ? options.context : default_context, file.config.context);
+  const DeviceScope here(options.device);
+  state->weights = load_weights(file, options.device, options.progress);
+  const Totals totals = totals_of(state->weights);
+  state->weight_bytes = totals.bytes;
+  state->parameters = totals.elements;
+  const std::int64_t pages = (state->context + page_size - 1) / page_size * options.sequences;
+  state->cache = make_cache(file.config, pages, kept);
+  state->cache_bytes = static_cast<std::size_t>(storage_bytes(
+      kept, pages * page_size * file.config.groups * file.config.head_size * file.config.layers * 2));
+  for (std::int64_t page = pages; page-- > 0;) state->free_pages.push_back(page);
+  state->most_sequences = options.sequences;
+  // The function keeps no reference to the state that keeps it.
+  State* const raw = state.get();
+  state->step = compile([raw](const std::vector<Tensor>& in) {
+    const DecoderInput input{in[0], in[1], in[2], in[3], in[4], in[5]};
+    return std::vector<Tensor>{decode(raw->config, raw->weights, raw->cache, input)};
+  });
+  return Model(std::move(state));
+}
+
+const ModelConfig& Model::config() const { return state_->config; }
+const Tokenizer& Model::tokenizer() const { return *state_->tokenizer; }
+Device Model::device() const { return state_->device; }
+std::int64_t Model::context() const { return state_->context; }
+std::size_t Model::weight_bytes() const { return state_->weight_bytes; }
+std::size_t Model::cache_bytes() const { return state_->cache_bytes; }
+std::int64_t Model::parameters() const { return state_->parameters; }
+
+std::vector<float> Model::State::append(Sequence& sequence, std::span<const TokenId> tokens,
+                                        std::int64_t wanted) {
+  for (const TokenId token : tokens)
+    if (token < 0 || token >= config.vocabulary)
+      throw ValueError(
+          fmt::format("[Session] token {} is not in the vocabulary of {}", token, config.vocabulary));
+  const auto count = static_cast<std::int64_t>(tokens.size()),
+             before = static_cast<std::int64_t>(sequence.tokens.size());
+  if (before + count > context)
+    throw ValueError(
+        fmt::format("[Session] {} tokens after {} do not fit a context of {}", count, before, context));
+  std::vector<float> scores;
+  scores.reserve(static_cast<std::size_t>(wanted * config.vocabulary));
+  for (std::int64_t first = 0; first < count; first += chunk) {
+    const std::int64_t size = std::min(chunk, count - first);
+    const std::int64_t scored = std::clamp<std::int64_t>(first + size - (count - wanted), 0, size);
+    run_chunk(sequence, tokens.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(size)),
+              scored, scores);
+  }
+  return scores;
+}
+
+void Model::State::run_chunk(Sequence& sequence, std::span<const TokenId> tokens, std::int64_t wanted,
+                             std::vector<float>& scores) {
+  const std::int64_t before = static_cast<std::int64_t>(sequence.tokens.size()),
+                     count = static_cast<std::int64_t>(tokens.size()),
+                     pages = (context + page_size - 1) / page_size;
+  while (static_cast<std::int64_t>(sequence.pages.size()) * page_size < before + count) {
+    if (free_pages.empty()) throw ValueError("[Session] the cache of keys and values has no page left");
+    sequence.pages.push_back(free_pages.back());
+    free_pages.pop_back();
+  }
+  std::vector<std::int64_t> ids, owners, positions, slots, rows;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t position = before + i;
+    ids.push_back(tokens[static_cast<std::size_t>(i)]);
+    owners.push_back(0);
+    positions.push_back(position);
+    slots.push_back(sequence.pages[static_cast<std::size_t>(position / page_size)] * page_size +
+                    position % page_size);
+  }
+  // Where nothing is to be scored, one row is, for nobody: a plan has a result.
+  for (std::int64_t i = count - std::max<std::int64_t>(wanted, 1); i < count; ++i) rows.push_back(i);
+  std::vector<std::int64_t> table = sequence.pages;
+  table.resize(static_cast<std::size_t>(pages), 0);
+  const NoGrad no_gradients;
+  const DeviceScope here(device);
+  const auto result =
+      (*step)({indices(ids, device), indices(owners, device), indices(positions, device),
+               indices(slots, device), indices(table, device).reshape({1, pages}), indices(rows, device)});
+  if (wanted > 0) {
+    const std::vector<float> values = result[0].to(Device{}).to_vector<float>();
+    scores.insert(scores.end(), values.begin(), values.end());
+  }
+  sequence.tokens.insert(sequence.tokens.end(), tokens.begin(), tokens.end());
+}
+
+void Model::State::truncate(Sequence& sequence, std::int64_t count) {
+  if (count < 0 || count > static_cast<std::int64_t>(sequence.tokens.size()))
+    throw ValueError(fmt::format("[Session] cannot keep {} of {} tokens", count, sequence.tokens.size()));
+  sequence.tokens.resize(static_cast<std::size_t>(count));
+  const auto needed = static_cast<std::size_t>((count + page_size - 1) / page_size);
+  while (sequence.pages.size() > needed) {
+    free_pages.push_back(sequence.pages.back());
+    sequence.pages.pop_back();
+  }
+}
+
+}  // namespace hearth::llm

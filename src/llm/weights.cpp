@@ -1,0 +1,104 @@
+// Weights from a file to a device.
+#include "llm/weights.h"
+
+#include <fmt/format.h>
+
+#include "hearth/error.h"
+#include "hearth/eval.h"
+#include "hearth/ops.h"
+
+namespace hearth::llm {
+namespace {
+
+class Loader {
+ public:
+  Loader(const ModelFile& file, Device device, const std::function<void(double)>& progress)
+      : file_(file), device_(device), progress_(progress) {}
+
+  Weights run() {
+    const ModelConfig& c = file_.config;
+    Weights weights;
+    weights.embedding = matrix("token_embd.weight", c.vocabulary, c.width);
+    for (std::int64_t i = 0; i < c.layers; ++i) {
+      weights.layers.push_back(layer(fmt::format("blk.{}.", i)));
+      if (progress_) progress_(static_cast<double>(i + 1) / static_cast<double>(c.layers));
+    }
+    weights.norm = vector("output_norm.weight", c.width);
+    // Without an output matrix of its own, the embedding serves as one.
+    if (file_.contains("output.weight"))
+      weights.output = projection("output", c.vocabulary, c.width);
+    else
+      weights.output.weight = weights.embedding;
+    return weights;
+  }
+
+ private:
+  LayerWeights layer(const std::string& prefix) {
+    const ModelConfig& c = file_.config;
+    const std::int64_t queries = c.heads * c.head_size, keys = c.groups * c.head_size;
+    LayerWeights w;
+    w.attention_norm = vector(prefix + "attn_norm.weight", c.width);
+    w.feed_forward_norm = vector(prefix + "ffn_norm.weight", c.width);
+    if (file_.contains(prefix + "attn_qkv.weight")) {
+      w.qkv = projection(prefix + "attn_qkv", queries + 2 * keys, c.width);
+    } else {
+      w.q = projection(prefix + "attn_q", queries, c.width);
+      w.k = projection(prefix + "attn_k", keys, c.width);
+      w.v = projection(prefix + "attn_v", keys, c.width);
+    }
+    w.out = projection(prefix + "attn_output", c.width, queries);
+    if (file_.contains(prefix + "attn_q_norm.weight")) {
+      w.q_norm = vector(prefix + "attn_q_norm.weight", c.head_size);
+      w.k_norm = vector(prefix + "attn_k_norm.weight", c.head_size);
+    }
+    if (file_.contains(prefix + "ffn_gate.weight")) {
+      w.gate = projection(prefix + "ffn_gate", c.feed_forward, c.width);
+      w.up = projection(prefix + "ffn_up", c.feed_forward, c.width);
+    } else {
+      w.gate_up = projection(prefix + "ffn_up", 2 * c.feed_forward, c.width);
+    }
+    w.down = projection(prefix + "ffn_down", c.width, c.feed_forward);
+    return w;
+  }
+
+  Projection projection(const std::string& name, std::int64_t rows, std::int64_t columns) {
+    Projection result{matrix(name + ".weight", rows, columns), {}};
+    if (file_.contains(name + ".bias")) result.bias = vector(name + ".bias", rows);
+    return result;
+  }
+
+  Tensor checked(const std::string& name, const Shape& expected) {
+    if (!file_.contains(name))
+      throw FormatError(fmt::format("{}: there is no tensor {}", file_.path.string(), name));
+    Tensor tensor = file_.tensor(name);
+    if (!(tensor.shape() == expected))
+      throw FormatError(fmt::format("{}: tensor {} is {}, the configuration says {}", file_.path.string(),
+                                    name, to_string(tensor.shape()), to_string(expected)));
+    return tensor;
+  }
+  Tensor vector(const std::string& name, std::int64_t size) {
+    return checked(name, {size}).to(DType::f32).to(device_).eval();
+  }
+  // Quantised ones stay as they are. The CPU computes with f32; a GPU with what the file has.
+  Tensor matrix(const std::string& name, std::int64_t rows, std::int64_t columns) {
+    Tensor tensor = checked(name, {rows, columns});
+    if (!is_quantised(tensor.dtype()) && device_.kind == DeviceKind::cpu) tensor = tensor.to(DType::f32);
+    return tensor.to(device_).eval();
+  }
+
+  const ModelFile& file_;
+  const Device device_;
+  const std::function<void(double)>& progress_;
+};
+
+}  // namespace
+
+Weights load_weights(const ModelFile& file, Device device, const std::function<void(double)>& progress) {
+  return Loader(file, device, progress).run();
+}
+
+ModelFile open_model(const std::filesystem::path& path) {
+  return std::filesystem::is_directory(path) ? open_folder_model(path) : open_gguf_model(path);
+}
+
+}  // namespace hearth::llm
