@@ -20,6 +20,7 @@ int main(int argc, char** argv) {
     return fmt::format("hearth: error: {}\nTry '{} --help'.\n", error.what(), name);
   });
   cli::Action action;
+  cli::add_run(app, action);
   cli::add_demo(app, action);
   cli::add_train(app, action);
   cli::add_devices(app, action);
