@@ -90,8 +90,9 @@ TEST_F(RealModels, TinyStoriesOf656K) {
     const std::size_t most = device.kind == DeviceKind::rocm ? 24 : 1000;
     check(models / "tinystories-656K" / "f32", expected, {.device = device, .cache_dtype = DType::f32}, 2e-3,
           most);
+    // A GPU multiplies bf16 with bf16: what goes into a product is rounded to 8 bits.
     check(models / "tinystories-656K" / "bf16", expected, {.device = device, .cache_dtype = DType::f32},
-          device.kind == DeviceKind::cpu ? 2e-3 : 5e-2, most);
+          device.kind == DeviceKind::cpu ? 2e-3 : 0.15, most);
   }
 }
 

@@ -62,7 +62,7 @@ class GpuBackend final : public Backend {
         if (is_quantised(step.outputs[0].dtype)) return make_quantised(gpu_, step);
         return step.op == Op::copy ? make_elementwise(gpu_, step) : make_movement(gpu_, step);
       case OpKind::indexing:
-        return make_indexing(gpu_, step);
+        return step.op == Op::store_rows ? make_store_rows(gpu_, step) : make_indexing(gpu_, step);
       case OpKind::contraction:
         return step.op == Op::matmul ? make_matmul(gpu_, step) : make_convolution(gpu_, step);
       case OpKind::pooling:
@@ -74,6 +74,7 @@ class GpuBackend final : public Backend {
       case OpKind::random:
         return make_random(gpu_, step);
       case OpKind::composite:
+        if (step.op == Op::cached_attention) return make_cached_attention(gpu_, step);
         return step.op == Op::cross_entropy || step.op == Op::cross_entropy_grad
                    ? make_cross_entropy(gpu_, step)
                    : make_attention(gpu_, step);

@@ -1,0 +1,13 @@
+// What the host tells the kernels of a cache of keys and values. Included by both sides.
+#pragma once
+
+struct CachedAttentionShape {
+  int queries, heads, groups, features;
+  int splits;  // blocks that share the keys of a query
+  int page, pages, sequences;
+  int window;  // keys that a query sees at most; 0: any number
+  float scale, soft_cap;
+  long long slots;
+  long long q_query, q_head, q_feature;  // strides
+  long long sequence_stride, position_stride;
+};

@@ -1,0 +1,183 @@
+// A cache of keys and values: store_rows and cached_attention.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "gpu/expression_source.h"
+#include "gpu/kernels.h"
+#include "gpu/nest.h"
+#include "hearth/error.h"
+
+namespace hearth::gpu {
+
+#include "gpu/kernels/key_value_cache_arguments.h"
+
+namespace {
+
+constexpr unsigned threads = 256;
+
+// As kernels/indexing.h has it.
+struct Fault {
+  std::uint64_t* word;
+  std::uint64_t operation;
+};
+
+// ---- store_rows
+
+Step copy_of(const Layout& x) {
+  Step copy;
+  copy.op = Op::copy;
+  copy.domain = x.shape;
+  copy.inputs = {x};
+  copy.outputs = {{x.dtype, x.shape, contiguous_strides(x.shape)}};
+  copy.expression.inputs = {x.dtype};
+  copy.expression.outputs = {0};
+  return copy;
+}
+
+class StoreRowsKernel final : public Kernel {
+ public:
+  StoreRowsKernel(GpuDevice& device, const Step& step)
+      : device_(device),
+        copy_(make_elementwise(device, copy_of(step.inputs[0]))),
+        places_(collapse(step.inputs[2].shape, {step.inputs[2].strides})),
+        rows_(step.inputs[0].shape[0]),
+        index_stride_(step.inputs[1].strides[0]),
+        count_(static_cast<std::uint64_t>(step.inputs[1].shape[0])),
+        elements_(static_cast<std::uint64_t>(element_count(step.inputs[2].shape))) {
+    const std::string text = fmt::format(
+        "#include \"key_value_cache.h\"\n"
+        "KERNEL void store_rows(const i64* indices, i64 index_stride, const {0}* values, Nest<1> places, u64 "
+        "count,\n"
+        "    u64 length, i64 rows, {0}* out, Fault fault) {{\n"
+        "  store_rows(out, indices, index_stride, values, places, count, length, rows, fault);\n}}\n",
+        unit_type(static_cast<std::int64_t>(dtype_size(step.inputs[0].dtype))));
+    store_ = device.function({"store_rows", text, {}}, "store_rows");
+  }
+
+  void run(const KernelArguments& arguments) const override {
+    if (arguments.inputs[0] != arguments.outputs[0]) copy_->run(arguments);  // else in place
+    if (elements_ == 0) return;
+    device_.launch(store_, {.x = device_.grid_for(elements_, threads), .threads = threads},
+                   arguments.inputs[1], index_stride_, arguments.inputs[2], Nest<1>(places_), count_,
+                   elements_ / count_, rows_, arguments.outputs[0],
+                   Fault{device_.fault(), static_cast<std::uint64_t>(Op::store_rows)});
+  }
+
+ private:
+  GpuDevice& device_;
+  std::unique_ptr<Kernel> copy_;
+  StridedLoop places_;
+  std::int64_t rows_, index_stride_;
+  std::uint64_t count_, elements_;
+  Function store_;
+};
+
+// ---- cached_attention
+
+class CachedAttentionKernel final : public Kernel {
+ public:
+  CachedAttentionKernel(GpuDevice& device, const Step& step) : device_(device) {
+    const auto& attributes = std::get<CachedAttentionAttributes>(step.attributes);
+    const Layout &q = step.inputs[0], &keys = step.inputs[1], &values = step.inputs[2],
+                 &table = step.inputs[5];
+    if (!keys.contiguous() || !values.contiguous() || !table.contiguous())
+      throw KernelError("[cached_attention] keys, values and table must be dense");
+    constexpr std::int64_t most_features = 256;
+    if (q.shape[2] > most_features)
+      throw KernelError(
+          fmt::format("[cached_attention] heads of {} features; at most {}", q.shape[2], most_features));
+    const auto whole = [](std::int64_t size) {
+      if (size > 1 << 30) throw KernelError(fmt::format("[cached_attention] an axis of {} elements", size));
+      return static_cast<int>(size);
+    };
+    shape_ = {.queries = whole(q.shape[0]),
+              .heads = whole(q.shape[1]),
+              .groups = whole(keys.shape[1]),
+              .features = whole(q.shape[2]),
+              .splits = 1,
+              .page = whole(attributes.page),
+              .pages = whole(table.shape[1]),
+              .sequences = whole(table.shape[0]),
+              .window = whole(attributes.window),
+              .scale = static_cast<float>(attributes.scale),
+              .soft_cap = static_cast<float>(attributes.soft_cap),
+              .slots = keys.shape[0],
+              .q_query = q.strides[0],
+              .q_head = q.strides[1],
+              .q_feature = q.strides[2],
+              .sequence_stride = step.inputs[3].strides[0],
+              .position_stride = step.inputs[4].strides[0]};
+    if (element_count(q.shape) == 0) return;
+    const int shared_heads = shape_.heads / shape_.groups;
+    heads_ = static_cast<int>(std::min(4u, std::bit_ceil(static_cast<unsigned>(shared_heads))));
+    blocks_ =
+        static_cast<std::int64_t>(shape_.queries) * shape_.groups * ((shared_heads + heads_ - 1) / heads_);
+    // Few blocks: each takes a part of the keys. How many keys there are is known on the device only.
+    constexpr std::int64_t least_keys = 256, most_splits = 64;
+    const std::int64_t capacity =
+        shape_.window > 0 ? std::min<std::int64_t>(shape_.window, std::int64_t{shape_.pages} * shape_.page)
+                          : std::int64_t{shape_.pages} * shape_.page;
+    const std::int64_t wanted = (4 * device.compute_units() + blocks_ - 1) / blocks_;
+    shape_.splits =
+        static_cast<int>(std::clamp<std::int64_t>(std::min(wanted, capacity / least_keys), 1, most_splits));
+    attend_ = device.function({"cached_attention", text(step), {}}, "cached_attention");
+    if (shape_.splits > 1) combine_ = device.function({"cached_attention", text(step), {}}, "combine_splits");
+  }
+
+  std::size_t scratch_bytes() const override {
+    if (shape_.splits == 1) return 0;
+    return static_cast<std::size_t>(shape_.queries) * static_cast<std::size_t>(shape_.heads) *
+           static_cast<std::size_t>(shape_.splits) * static_cast<std::size_t>(shape_.features + 2) *
+           sizeof(float);
+  }
+
+  void run(const KernelArguments& arguments) const override {
+    if (blocks_ == 0) return;
+    void* const* in = arguments.inputs;
+    void* const partial = shape_.splits > 1 ? arguments.scratch : nullptr;
+    device_.launch(attend_, {.x = static_cast<unsigned>(blocks_ * shape_.splits), .threads = threads}, shape_,
+                   in[0], in[1], in[2], in[3], in[4], in[5], arguments.outputs[0], partial,
+                   Fault{device_.fault(), static_cast<std::uint64_t>(Op::cached_attention)});
+    if (shape_.splits == 1) return;
+    const auto elements = static_cast<std::uint64_t>(shape_.queries) *
+                          static_cast<std::uint64_t>(shape_.heads) *
+                          static_cast<std::uint64_t>(shape_.features);
+    device_.launch(combine_, {.x = device_.grid_for(elements, threads), .threads = threads}, shape_, partial,
+                   arguments.outputs[0]);
+  }
+
+ private:
+  std::string text(const Step& step) const {
+    const std::string_view q = storage_type(step.inputs[0].dtype), cache = storage_type(step.inputs[1].dtype);
+    const unsigned lanes = std::bit_ceil((static_cast<unsigned>(shape_.features) + 7) / 8);
+    return fmt::format(
+        "#include \"key_value_cache.h\"\n"
+        "KERNEL_OF(256) void cached_attention(CachedAttentionShape shape, const {0}* q, const {1}* keys,\n"
+        "    const {1}* values, const i64* sequences, const i64* positions, const i64* table, {0}* out,\n"
+        "    f32* partial, Fault fault) {{\n"
+        "  cached::attend<{0}, {1}, {2}, {3}>(shape, q, keys, values, sequences, positions, table, out, "
+        "partial, fault);\n}}\n"
+        "KERNEL void combine_splits(CachedAttentionShape shape, const f32* partial, {0}* out) {{\n"
+        "  cached::combine(shape, partial, out);\n}}\n",
+        q, cache, heads_, lanes);
+  }
+
+  GpuDevice& device_;
+  CachedAttentionShape shape_{};
+  int heads_ = 1;
+  std::int64_t blocks_ = 0;
+  Function attend_, combine_;
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_store_rows(GpuDevice& device, const Step& step) {
+  return std::make_unique<StoreRowsKernel>(device, step);
+}
+std::unique_ptr<Kernel> make_cached_attention(GpuDevice& device, const Step& step) {
+  return std::make_unique<CachedAttentionKernel>(device, step);
+}
+
+}  // namespace hearth::gpu

@@ -1,0 +1,170 @@
+// The cache of keys and values: rows stored in place, attention over pages against plain attention.
+#include "tensor/key_value_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "expect_error.h"
+#include "hearth/hearth.h"
+#include "test_devices.h"
+
+namespace hearth {
+namespace {
+
+Tensor indices(const std::vector<std::int64_t>& values, Device device) {
+  return tensor<std::int64_t>(values).to(device);
+}
+
+TEST(StoreRows, ReplacesRowsThatAreNamed) {
+  for (const Device device : tested_devices())
+    for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::i32}) {
+      const Tensor x = arange(0, 24).reshape({6, 2, 2}).to(dtype).to(device);
+      const Tensor rows = (arange(0, 12).reshape({2, 2, 3}) + 100).to(dtype).to(device).permute({2, 0, 1});
+      const Tensor result = store_rows(x, indices({4, -1, 0}, device), rows);
+      const auto got = result.to(Device{}).to(DType::f64).to_vector<double>();
+      for (std::int64_t i = 0; i < 24; ++i) {
+        const std::int64_t row = i / 4, source = row == 4 ? 0 : 2;
+        const double expected =
+            row == 4 || row == 0 ? 100 + static_cast<double>(i % 4 * 3 + source) : static_cast<double>(i);
+        EXPECT_EQ(got[static_cast<std::size_t>(i)], expected) << to_string(device) << " element " << i;
+      }
+    }
+}
+
+TEST(StoreRows, RefusesWhatDoesNotFit) {
+  const Tensor x = zeros({4, 3});
+  test::expect_error<ShapeError>(
+      [&] {
+        store_rows(x, tensor<std::int64_t>({0, 1}), zeros({2, 2}));
+      },
+      {"[store_rows] values (2, 2) do not fit 2 rows of (4, 3)"});
+  test::expect_error<DTypeError>(
+      [&] {
+        store_rows(x, zeros({2}), zeros({2, 3}));
+      },
+      {"[store_rows] indices must be i64, got f32"});
+  for (const Device device : tested_devices())
+    EXPECT_THROW(
+        store_rows(x.to(device), indices({4}, device), zeros({1, 3}).to(device)).eval().to(Device{}).eval(),
+        IndexError);
+}
+
+TEST(StoreRows, CompiledItTakesOverTheMemory) {
+  for (const Device device : tested_devices()) {
+    Tensor cache = zeros({64, 8}).to(device).eval();
+    Compiled step = compile([&](const std::vector<Tensor>& in) {
+      cache.assign(store_rows(cache, in[0], in[1]));
+      return std::vector<Tensor>{sum(cache)};
+    });
+    for (int i = 0; i < 5; ++i) {
+      const Tensor total = step({indices({i}, device), ones({1, 8}).to(device)})[0];
+      EXPECT_EQ(last_plan_stats().replaced_bytes, 64u * 8 * 4);
+      EXPECT_EQ(total.item(), 8.0 * (i + 1));
+    }
+  }
+}
+
+// Plain attention over the keys and values that a sequence has, up to each query's own.
+class CachedAttention : public testing::Test {
+ protected:
+  struct Sizes {
+    std::int64_t heads, groups, features, page, pages;  // of a sequence
+  };
+  struct Query {
+    std::int64_t sequence, position;
+  };
+
+  static void check(const Sizes& s, const std::vector<std::vector<std::int64_t>>& table,
+                    const std::vector<Query>& queries, DType dtype, std::int64_t window, double soft_cap,
+                    double tolerance) {
+    const auto count = static_cast<std::int64_t>(queries.size());
+    std::int64_t most = 0;
+    for (const auto& pages : table)
+      for (const auto page : pages) most = std::max(most, page);
+    const Shape cache{(most + 1) * s.page, s.groups, s.features};
+    const Tensor q = randn({count, s.heads, s.features}), keys = randn(cache).to(dtype),
+                 values = randn(cache).to(dtype);
+    std::vector<std::int64_t> sequences, positions, flat;
+    for (const auto& query : queries) {
+      sequences.push_back(query.sequence);
+      positions.push_back(query.position);
+    }
+    for (const auto& pages : table) {
+      flat.insert(flat.end(), pages.begin(), pages.end());
+      flat.resize(flat.size() + static_cast<std::size_t>(s.pages) - pages.size(), -1);
+    }
+    const double scale = 0.7 / std::sqrt(static_cast<double>(s.features));
+    std::vector<double> expected;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const Query& query = queries[static_cast<std::size_t>(i)];
+      std::vector<std::int64_t> slots;
+      for (std::int64_t p = window > 0 ? std::max<std::int64_t>(0, query.position - window + 1) : 0;
+           p <= query.position; ++p)
+        slots.push_back(
+            table[static_cast<std::size_t>(query.sequence)][static_cast<std::size_t>(p / s.page)] * s.page +
+            p % s.page);
+      const Tensor seen = tensor<std::int64_t>(slots);
+      const auto heads_of = [&](const Tensor& x) {
+        return repeat_interleave(take(x.to(DType::f64), seen, 0), s.heads / s.groups, 1).transpose(0, 1);
+      };
+      const Tensor one = narrow(q, 0, i, 1).to(DType::f64).transpose(0, 1);  // (heads, 1, features)
+      Tensor scores = matmul(one, heads_of(keys).transpose(1, 2)) * scale;
+      if (soft_cap > 0) scores = tanh(scores / soft_cap) * soft_cap;
+      const auto row = matmul(softmax(scores, -1), heads_of(values)).reshape({-1}).to_vector<double>();
+      expected.insert(expected.end(), row.begin(), row.end());
+    }
+    for (const Device device : tested_devices()) {
+      const Tensor result =
+          cached_attention(q.to(device), keys.to(device), values.to(device), indices(sequences, device),
+                           indices(positions, device),
+                           indices(flat, device).reshape({static_cast<std::int64_t>(table.size()), s.pages}),
+                           {.scale = scale, .window = window, .soft_cap = soft_cap, .page = s.page});
+      const auto got = result.to(Device{}).to(DType::f64).to_vector<double>();
+      ASSERT_EQ(got.size(), expected.size());
+      double worst = 0;
+      for (std::size_t i = 0; i < got.size(); ++i) worst = std::max(worst, std::abs(got[i] - expected[i]));
+      EXPECT_LE(worst, tolerance) << to_string(device);
+    }
+  }
+};
+
+TEST_F(CachedAttention, OneQuery) {
+  check({4, 2, 16, 8, 4}, {{2, 0, 3}}, {{0, 19}}, DType::f32, 0, 0, 1e-5);
+  check({1, 1, 8, 8, 4}, {{0}}, {{0, 0}}, DType::f32, 0, 0, 1e-5);
+}
+TEST_F(CachedAttention, SeveralSequencesInAnyOrder) {
+  check({6, 2, 24, 4, 6}, {{5, 1}, {0, 2, 3, 4}, {6}}, {{1, 14}, {0, 0}, {0, 7}, {2, 3}, {1, 15}, {1, 2}},
+        DType::f32, 0, 0, 1e-5);
+}
+TEST_F(CachedAttention, AChunkOfAPrompt) {
+  std::vector<Query> queries;
+  for (std::int64_t i = 0; i < 40; ++i) queries.push_back({0, 5 + i});
+  check({8, 8, 64, 16, 4}, {{1, 3, 0}}, queries, DType::f32, 0, 0, 1e-5);
+}
+TEST_F(CachedAttention, WindowAndSoftCap) {
+  check({4, 2, 16, 8, 8}, {{0, 1, 2, 3, 4, 5, 6}}, {{0, 50}, {0, 3}, {0, 9}}, DType::f32, 10, 0, 1e-5);
+  check({4, 2, 16, 8, 8}, {{0, 1, 2, 3, 4, 5, 6}}, {{0, 50}, {0, 3}}, DType::f32, 0, 0.5, 1e-5);
+}
+TEST_F(CachedAttention, HalvesAndManyKeys) {
+  std::vector<std::int64_t> pages;
+  for (std::int64_t i = 0; i < 40; ++i) pages.push_back((i * 7) % 40);
+  for (const DType dtype : {DType::f16, DType::bf16})
+    check({8, 1, 128, 32, 48}, {pages}, {{0, 1200}, {0, 1279}}, dtype, 0, 0, 1e-4);
+  check({3, 1, 80, 32, 48}, {pages}, {{0, 700}}, DType::f16, 0, 0, 1e-4);
+}
+TEST_F(CachedAttention, RefusesWhatDoesNotFit) {
+  const Tensor one = tensor<std::int64_t>({0}), table = zeros({1, 1}, DType::i64).eval();
+  test::expect_error<ShapeError>(
+      [&] {
+        cached_attention(zeros({1, 3, 8}), zeros({4, 2, 8}), zeros({4, 2, 8}), one, one, table, {.page = 4});
+      },
+      {"[cached_attention] q (1, 3, 8) does not fit keys (4, 2, 8) and values (4, 2, 8)"});
+  EXPECT_THROW(cached_attention(zeros({1, 2, 8}), zeros({4, 2, 8}).eval(), zeros({4, 2, 8}).eval(), one,
+                                tensor<std::int64_t>({4}), table, {.page = 4})
+                   .eval(),
+               IndexError);
+}
+
+}  // namespace
+}  // namespace hearth
