@@ -260,10 +260,11 @@ class ElementwiseKernel final : public Kernel {
         text += fmt::format("    const Index x{0} = rest % (Index)nx{0};\n    rest /= (Index)nx{0};\n", axis);
     const auto loop = [&](std::string_view moving, std::string_view lanes) {
       return fmt::format(
-          "    for (Index r = threadIdx.x / side; r < side; r += blockDim.x / side) {{\n"
+          "#pragma unroll 8\n"
+          "    for (Index r = threadIdx.x / side; r < side; r += {6} / side) {{\n"
           "      const Index x{0} = first_{2} + {1}, x{3} = first_{5} + {4};\n"
           "      if (x{0} >= (Index)nx{0} || x{3} >= (Index)nx{3}) continue;\n",
-          across_, moving, "across", inner(), lanes, "along");
+          across_, moving, "across", inner(), lanes, "along", threads);
     };
     text += loop("lane_in_tile", "r");
     for (std::size_t i = 0; i < inputs.size(); ++i)

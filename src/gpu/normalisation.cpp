@@ -205,10 +205,10 @@ class NormalisationKernel final : public Kernel {
     launch(functions_[which][2].get(device_, make_source, "normalise"), division, arguments);
     const auto make_sum = [&] {
       return KernelSource{"sum_parameters",
-                          fmt::format("#include \"normalise.h\"\nKERNEL_OF(256) void sum_parameters(const "
-                                      "{0}* partial, {0}* out, u32 rows, u64 columns) {{\n"
+                          fmt::format("{1}KERNEL_OF(256) void sum_parameters(const {0}* partial, {0}* out, "
+                                      "u32 rows, u64 columns) {{\n"
                                       "  sum_columns(partial, out, rows, columns);\n}}\n",
-                                      compute_type(dtype_)),
+                                      compute_type(dtype_), include_text()),
                           {}};
     };
     const std::uint64_t columns = parameter_columns();
@@ -248,16 +248,21 @@ class NormalisationKernel final : public Kernel {
                    values);
   }
 
+  std::string include_text() const {
+    return fmt::format("constexpr bool narrow_results = {};\n#include \"normalise.h\"\n",
+                       dtype_size(result_) == 2);
+  }
+
   std::string source(const Division& division, int stage) const {
     const std::string_view compute = compute_type(dtype_);
     const std::size_t axes = loop_.shape.size();
     const char* const names[] = {"x", operation_.gradient ? "dy" : "weight",
                                  operation_.gradient ? "weight" : "bias"};
     const bool in_registers = division.packets > 0;
-    std::string text = fmt::format(
-        "#include \"normalise.h\"\nusing Index = {};\nusing Op = {}<{}>;\nKERNEL_OF({}) void normalise(",
-        index_type(std::max(rows_, size_)), in_registers ? operation_.name : operation_.long_name, compute,
-        most_threads);
+    std::string text =
+        fmt::format("{}using Index = {};\nusing Op = {}<{}>;\nKERNEL_OF({}) void normalise(", include_text(),
+                    index_type(std::max(rows_, size_)), in_registers ? operation_.name : operation_.long_name,
+                    compute, most_threads);
     for (std::size_t i = 0; i < inputs_.size(); ++i)
       text += fmt::format("const {}* {}, ", storage_type(inputs_[i].dtype), names[i]);
     text += fmt::format("{}* out, u64 rows, u64 size, ", storage_type(result_));

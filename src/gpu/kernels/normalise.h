@@ -13,6 +13,16 @@ struct RowFacts {
   C count, epsilon;
 };
 
+// exp(x). The text that includes this says whether results are stored in 16 bits: the unit's own power of two
+// has digits enough for them.
+template <class C>
+DEVICE C row_exp(C x) {
+  if constexpr (narrow_results && sizeof(C) == 4)
+    return fast_exp2(x * 1.44269504088896340736f);
+  else
+    return math::exp(x);
+}
+
 // Several sums in one.
 template <class C, int N>
 struct Sums : ManyOf<Sum<C>, N> {};
@@ -54,7 +64,7 @@ struct Softmax : Operation<C, false, 2> {
   using Second = Sum<C>;
   static DEVICE C first(C x, C) { return x; }
   static DEVICE C centre(C top, RowFacts<C>) { return top; }
-  static DEVICE void prepare(C& x, C&, C top) { x = math::exp(x - top); }
+  static DEVICE void prepare(C& x, C&, C top) { x = row_exp(x - top); }
   static DEVICE C second(C x, C) { return x; }
   static DEVICE C scale(C, C sum, RowFacts<C>) { return C(1) / sum; }
   static DEVICE C result(C x, C, C scale) { return x * scale; }
@@ -67,7 +77,7 @@ struct LogSoftmax : Operation<C, false, 2> {
   static DEVICE C first(C x, C) { return x; }
   static DEVICE C centre(C top, RowFacts<C>) { return top; }
   static DEVICE void prepare(C& x, C&, C top) { x = x - top; }
-  static DEVICE C second(C x, C) { return math::exp(x); }
+  static DEVICE C second(C x, C) { return row_exp(x); }
   static DEVICE C scale(C, C sum, RowFacts<C>) { return math::log(sum); }
   static DEVICE C result(C x, C, C logarithm) { return x - logarithm; }
 };
@@ -80,7 +90,7 @@ struct ScaledSum {
   static DEVICE Total identity() { return {{-math::infinity(C(0)), C(0)}}; }
   static DEVICE Total combine(Total a, Total b) {
     const C top = math::maximum(a.element[0], b.element[0]);
-    const C scale = a.element[0] == b.element[0] ? C(1) : math::exp(-math::abs(a.element[0] - b.element[0]));
+    const C scale = a.element[0] == b.element[0] ? C(1) : row_exp(-math::abs(a.element[0] - b.element[0]));
     const bool a_larger = a.element[0] > b.element[0];
     return {{top, a.element[1] * (a_larger ? C(1) : scale) + b.element[1] * (a_larger ? scale : C(1))}};
   }
@@ -94,7 +104,7 @@ struct LongSoftmax : OneTotal<C, false> {
   static DEVICE Many<C, 2> scale(Many<C, 2> total, NoTotal::Total, RowFacts<C>) {
     return {{total.element[0], C(1) / First::sum(total)}};
   }
-  static DEVICE C result(C x, C, Many<C, 2> row) { return math::exp(x - row.element[0]) * row.element[1]; }
+  static DEVICE C result(C x, C, Many<C, 2> row) { return row_exp(x - row.element[0]) * row.element[1]; }
 };
 template <class C>
 struct LongLogSoftmax : OneTotal<C, false> {
@@ -119,7 +129,7 @@ struct LogSoftmaxGrad : OneTotal<C, true> {
   using First = Sum<C>;
   static DEVICE C first(C, C g) { return g; }
   static DEVICE C scale(C total, NoTotal::Total, RowFacts<C>) { return total; }
-  static DEVICE C result(C y, C g, C total) { return g - math::exp(y) * total; }
+  static DEVICE C result(C y, C g, C total) { return g - row_exp(y) * total; }
 };
 
 // 1 / sqrt(variance + epsilon) from the sums of x and of x^2, where x is nearly centred.
@@ -272,7 +282,7 @@ DEVICE void normalise_rows(LineAt line_at, Index rows, Index size, typename Op::
       if (place + k * lanes < mine)
 #pragma unroll
         for (int e = 0; e < P; ++e) first = First::combine(first, Op::first(x[k][e], g[k][e]));
-    first = group_reduce<First>(first, lanes);
+    first = group_reduce<First, Op::totals == 2>(first, lanes);
     const auto centre = Op::centre(first, facts);
     auto second = Second::identity();
     if constexpr (Op::totals == 2) {
@@ -284,7 +294,7 @@ DEVICE void normalise_rows(LineAt line_at, Index rows, Index size, typename Op::
             Op::prepare(x[k][e], g[k][e], centre);
             second = Second::combine(second, Op::second(x[k][e], g[k][e]));
           }
-      second = group_reduce<Second>(second, lanes);
+      second = group_reduce<Second, true>(second, lanes);
     }
     const auto scale = Op::scale(first, second, facts);
 #pragma unroll
@@ -326,7 +336,7 @@ DEVICE void normalise_gradients(LineAt line_at, Index rows, Index size, typename
       if (threadIdx.x + k * blockDim.x < packets)
 #pragma unroll
         for (int e = 0; e < P; ++e) first = First::combine(first, Op::first(x[k][e], g[k][e]));
-    first = group_reduce<First>(first, blockDim.x);
+    first = group_reduce<First, Op::totals == 2>(first, blockDim.x);
     const auto centre = Op::centre(first, facts);
     auto second = Second::identity();
     if constexpr (Op::totals == 2) {
@@ -338,7 +348,7 @@ DEVICE void normalise_gradients(LineAt line_at, Index rows, Index size, typename
             Op::prepare(x[k][e], g[k][e], centre);
             second = Second::combine(second, Op::second(x[k][e], g[k][e]));
           }
-      second = group_reduce<Second>(second, blockDim.x);
+      second = group_reduce<Second, true>(second, blockDim.x);
     }
     const auto scale = Op::scale(first, second, facts);
 #pragma unroll

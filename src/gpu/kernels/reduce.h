@@ -178,14 +178,15 @@ DEVICE Many<T, N> exchange(Many<T, N> value, int mask) {
 }
 
 // The total of `lanes` neighbouring threads, in each of them: a power of two up to WAVE, or the whole block.
-// All threads of the block must be there.
-template <class Reducer>
+// All threads of the block must be there. ALTERNATES: between two of the same kind there is always one of
+// another, with memory of its own.
+template <class Reducer, bool ALTERNATES = false>
 DEVICE typename Reducer::Total group_reduce(typename Reducer::Total total, u32 lanes) {
   for (u32 mask = (lanes < WAVE ? lanes : WAVE) / 2; mask > 0; mask /= 2)
     total = Reducer::combine(total, exchange(total, mask));
   if (lanes <= WAVE) return total;
   __shared__ typename Reducer::Total partial[1024 / WAVE];
-  barrier();  // a reduction before this one may still be reading
+  if (!ALTERNATES) barrier();  // a reduction before this one may still be reading
   if (lane() == 0) partial[wave()] = total;
   barrier();
   total = lane() < lanes / WAVE ? partial[lane()] : Reducer::identity();
