@@ -15,8 +15,13 @@ build: configure  ## the library and build/bin/hearth
 emu: configure  ## the emulated AMD GPU and build/bin/hipemu
 	@cmake --build build -j $(JOBS) --target hipemu amdhip64 hiprtc
 
-run: build  ## the main job
-	@build/bin/hearth demo
+# No model ships with Hearth yet. A small one that lies beside the repository is used where it is there.
+MODEL ?= ../shared/models/stories260K/stories260K.gguf
+run: build  ## the main job: text from a language model; without one, a network is trained
+	@if [ -f "$(MODEL)" ]; then \
+	  echo "A story by $(MODEL), a model of 0.3 M parameters that is not part of Hearth:"; \
+	  build/bin/hearth run "$(MODEL)" "Once upon a time" --seed 4 --tokens 200; \
+	else build/bin/hearth demo; fi
 
 test: configure  ## all tests
 	@cmake --build build -j $(JOBS)
