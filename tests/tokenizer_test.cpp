@@ -31,6 +31,15 @@ constexpr EncodeOptions plain{.add_special = false, .parse_special = false};
 
 using Ids = std::vector<TokenId>;
 
+// Without one of the two libraries only SentencePiece models can be read.
+#if defined(HEARTH_HAVE_PCRE2) && defined(HEARTH_HAVE_UTF8PROC)
+constexpr bool complete = true;
+#else
+constexpr bool complete = false;
+#endif
+#define SKIP_WITHOUT_LIBRARIES() \
+  if (!complete) GTEST_SKIP() << "this build has no PCRE2 or no utf8proc"
+
 // ---- vectors
 
 struct Vector {
@@ -66,6 +75,7 @@ void expect_vectors(const Tokenizer& tokenizer, const std::string& name) {
 }
 
 TEST(TokenizerVectors, Gguf) {
+  SKIP_WITHOUT_LIBRARIES();
   if (!std::filesystem::exists(shared)) GTEST_SKIP() << "no vocabularies in " << shared;
   for (const std::string name : {"gpt-2", "phi-3", "deepseek-coder", "deepseek-llm", "falcon", "mpt"}) {
     SCOPED_TRACE(name);
@@ -74,6 +84,7 @@ TEST(TokenizerVectors, Gguf) {
 }
 
 TEST(TokenizerVectors, Qwen2) {
+  SKIP_WITHOUT_LIBRARIES();
   if (!std::filesystem::exists(shared)) GTEST_SKIP() << "no vocabularies in " << shared;
   expect_vectors(Tokenizer::load(shared + "tokenizers/qwen2.5"), "qwen2");
 }
@@ -117,6 +128,7 @@ void expect_golden(const Tokenizer& tokenizer, const Golden& golden, const json&
 }
 
 TEST(TokenizerGolden, SmallTokenizers) {
+  SKIP_WITHOUT_LIBRARIES();
   const Golden golden;
   EXPECT_EQ(golden.file["local"].size(), 9u);
   for (const auto& [name, expected] : golden.file["local"].items()) {
@@ -125,7 +137,29 @@ TEST(TokenizerGolden, SmallTokenizers) {
   }
 }
 
+TEST(TokenizerGolden, SentencePieceNeedsNoLibrary) {
+  const Golden golden;
+  for (const std::string name : {"sp_bpe.model", "sp_unigram.model", "sp_unigram_bytes.model"}) {
+    SCOPED_TRACE(name);
+    expect_golden(Tokenizer::load(HEARTH_GOLDEN_DIR "/tokenizers/" + name), golden,
+                  golden.file["local"][name]);
+  }
+}
+
+TEST(TokenizerGolden, MissingLibrariesAreNamed) {
+  if (complete) GTEST_SKIP() << "this build has PCRE2 and utf8proc";
+#ifndef HEARTH_HAVE_PCRE2
+  expect_error<Error>([] { Tokenizer::load(HEARTH_GOLDEN_DIR "/tokenizers/llama_3.json"); },
+                      {"llama_3.json", "needs PCRE2", "libpcre2-dev"});
+#endif
+#ifndef HEARTH_HAVE_UTF8PROC
+  expect_error<Error>([] { Tokenizer::load(HEARTH_GOLDEN_DIR "/tokenizers/unigram.json"); },
+                      {"unigram.json", "needs utf8proc", "libutf8proc-dev"});
+#endif
+}
+
 TEST(TokenizerGolden, RealVocabularies) {
+  SKIP_WITHOUT_LIBRARIES();
   if (!std::filesystem::exists(shared)) GTEST_SKIP() << "no vocabularies in " << shared;
   const Golden golden;
   EXPECT_EQ(golden.file["shared"].size(), 8u);
@@ -140,6 +174,7 @@ std::int64_t count_characters(std::string_view text) {
 }
 
 TEST(TokenizerGolden, PreTokenisersByName) {
+  SKIP_WITHOUT_LIBRARIES();
   const Golden golden;
   for (const auto& [name, expected] : golden.file["pieces"].items()) {
     SCOPED_TRACE(name);
@@ -166,6 +201,7 @@ TEST(TokenizerGolden, PreTokenisersByName) {
 const std::string local = HEARTH_GOLDEN_DIR "/tokenizers/";
 
 TEST(Tokenizer, StreamsOnlyWholeCharacters) {
+  SKIP_WITHOUT_LIBRARIES();
   const Golden golden;
   for (const auto& [name, expected] : golden.file["local"].items()) {
     const auto tokenizer = Tokenizer::load(local + name);
@@ -228,6 +264,7 @@ TEST(Tokenizer, RepairsUtf8) {
 
 // Merging takes n log n steps, the rest of the way n.
 TEST(Tokenizer, LongLinesTakeNoLonger) {
+  SKIP_WITHOUT_LIBRARIES();
   const std::string line(1 << 20, 'a');
   std::string marks;  // combining marks in the wrong order
   for (int i = 0; i < 100000; ++i) marks += "\u0301\u0323";
@@ -248,6 +285,7 @@ TEST(Tokenizer, LongLinesTakeNoLonger) {
 }
 
 TEST(Tokenizer, ThreadsShareOne) {
+  SKIP_WITHOUT_LIBRARIES();
   const auto tokenizer = Tokenizer::load(local + "llama_3.json");
   const Golden golden;
   std::vector<Ids> expected;
@@ -267,6 +305,7 @@ TEST(Tokenizer, ThreadsShareOne) {
 // ---- special tokens
 
 TEST(Tokenizer, SpecialTokensOfGguf) {
+  SKIP_WITHOUT_LIBRARIES();
   if (!std::filesystem::exists(shared)) GTEST_SKIP() << "no vocabularies in " << shared;
   const auto phi = Tokenizer::load(shared + "tokenizers/vectors/ggml-vocab-phi-3.gguf");
   EXPECT_EQ(phi.size(), 32064);
@@ -304,6 +343,7 @@ TEST(Tokenizer, SpecialTokensOfGguf) {
 }
 
 TEST(Tokenizer, SpecialTokensOfFolders) {
+  SKIP_WITHOUT_LIBRARIES();
   if (!std::filesystem::exists(shared)) GTEST_SKIP() << "no vocabularies in " << shared;
   const auto qwen = Tokenizer::load(shared + "tokenizers/qwen2.5");
   EXPECT_EQ(qwen.special().eos, 151645);
@@ -344,6 +384,7 @@ TEST(Tokenizer, ModelWithConfiguration) {
 }
 
 TEST(Tokenizer, IdsAreChecked) {
+  SKIP_WITHOUT_LIBRARIES();
   const auto tokenizer = Tokenizer::load(local + "llama_3.json");
   for (const TokenId id : {-1, 501, 2147483647}) {
     expect_error<IndexError>([&] { tokenizer.text(id); }, {"vocabulary of 501"});
@@ -394,6 +435,7 @@ TEST(Tokenizer, MessagesNameFileAndRule) {
 }
 
 TEST(Tokenizer, MessagesOfGguf) {
+  SKIP_WITHOUT_LIBRARIES();
   TemporaryFolder folder;
   const GgufArray tokens{std::vector<std::string>{"a", "b", "ab"}};
   const GgufMetadata good = {{"tokenizer.ggml.model", "gpt2"},
