@@ -16,6 +16,7 @@
 #include "hearth/tokenizer.h"
 #include "io/tokenizer/known_pre_tokenisers.h"
 #include "io/tokenizer/pre_tokeniser.h"
+#include "io/tokenizer/readers.h"
 #include "io/tokenizer/utf8.h"
 #include "temporary_folder.h"
 
@@ -194,6 +195,77 @@ TEST(TokenizerGolden, PreTokenisersByName) {
       EXPECT_EQ(lengths, expected[i].get<std::vector<std::int64_t>>()) << i << ": " << text;
     }
   }
+}
+
+// A definition as metadata of a GGUF file, as far as it can say it.
+Tokenizer through_gguf(const tokenizer::Definition& definition, GgufMetadata metadata) {
+  TemporaryFolder folder;
+  std::vector<std::string> texts;
+  std::vector<float> scores;
+  std::vector<std::int32_t> kinds;
+  for (const auto& token : definition.tokens) {
+    texts.push_back(token.text);
+    scores.push_back(token.score);
+    kinds.push_back(static_cast<std::int32_t>(token.kind) + 1);  // in the same order
+  }
+  metadata["tokenizer.ggml.tokens"] = GgufArray{texts};
+  metadata["tokenizer.ggml.scores"] = GgufArray{scores};
+  metadata["tokenizer.ggml.token_type"] = GgufArray{kinds};
+  GgufWriter(folder / "f.gguf", metadata, {}).commit();
+  return Tokenizer::load(folder / "f.gguf");
+}
+
+TEST(TokenizerGolden, OtherModelsInGguf) {
+  SKIP_WITHOUT_LIBRARIES();
+  const Golden golden;
+  // But for texts with something that GGUF files cannot say.
+  const auto expect_plain = [&](const Tokenizer& tokenizer, const std::string& name,
+                                std::initializer_list<std::string_view> without) {
+    SCOPED_TRACE(name);
+    const auto& expected = golden.file["local"][name]["plain"];
+    for (std::size_t i = 0; i < golden.texts.size(); ++i) {
+      const auto& text = golden.texts[i];
+      if (expected[i].is_null() ||
+          std::ranges::any_of(without, [&](std::string_view part) { return text.find(part) != text.npos; }))
+        continue;
+      EXPECT_EQ(tokenizer.encode(text, plain), expected[i].get<Ids>()) << i << ": " << text;
+    }
+  };
+  const auto model = [&](const std::string& name) {
+    return tokenizer::read_sentencepiece(read_text_file(HEARTH_GOLDEN_DIR "/tokenizers/" + name), name);
+  };
+  const auto unigram = model("sp_unigram.model");
+  std::vector<std::uint8_t> map;
+  for (const char byte : std::get<tokenizer::CharacterMapStep>(unigram.normaliser.at(0)).table)
+    map.push_back(static_cast<std::uint8_t>(byte));
+  const auto t5 = through_gguf(unigram, {{"tokenizer.ggml.model", "t5"},
+                                         {"tokenizer.ggml.add_space_prefix", true},
+                                         {"tokenizer.ggml.remove_extra_whitespaces", true},
+                                         {"tokenizer.ggml.unknown_token_id", std::uint32_t{0}},
+                                         {"tokenizer.ggml.eos_token_id", std::uint32_t{2}},
+                                         {"tokenizer.ggml.precompiled_charsmap", GgufArray{map}}});
+  expect_plain(t5, "sp_unigram.model", {"<sep>", "[INST]"});  // behind them a text begins anew
+  EXPECT_TRUE(t5.adds_eos());
+
+  expect_plain(through_gguf(model("sp_bpe.model"), {{"tokenizer.ggml.model", "llama"},
+                                                    {"tokenizer.ggml.add_space_prefix", false},
+                                                    {"tokenizer.ggml.remove_extra_whitespaces", true}}),
+               "sp_bpe.model", {"<sep>", "\u2581"});
+
+  auto word_piece = tokenizer::read_tokenizer_json(
+      read_text_file(HEARTH_GOLDEN_DIR "/tokenizers/word_piece.json"), "word_piece.json");
+  for (auto& token : word_piece.tokens)
+    if (token.kind == tokenizer::TokenKind::normal)
+      token.text = token.text.starts_with("##") ? token.text.substr(2) : "\u2581" + token.text;
+  const auto bert = through_gguf(word_piece, {{"tokenizer.ggml.model", "bert"},
+                                              {"tokenizer.ggml.unknown_token_id", std::uint32_t{1}},
+                                              {"tokenizer.ggml.cls_token_id", std::uint32_t{2}},
+                                              {"tokenizer.ggml.seperator_token_id", std::uint32_t{3}}});
+  expect_plain(bert, "word_piece.json",
+               {"\u2581", "aaaaaaaaaaaaaaaaaaaaa"});  // a mark, a word that is too long
+  EXPECT_EQ(bert.encode("a").front(), 2);
+  EXPECT_EQ(bert.encode("a").back(), 3);
+  EXPECT_EQ(bert.decode(bert.encode("To be, or not", plain)), "to be , or not");
 }
 
 // ---- what must hold for any text
