@@ -64,5 +64,6 @@ void dense(Report& report, const Options& options);
 void quantised(Report& report, const Options& options);
 void plans(Report& report, const Options& options);
 void training(Report& report, const Options& options);
+void tokenizer(Report& report, const Options& options);
 
 }  // namespace hearth::bench

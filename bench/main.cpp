@@ -19,7 +19,7 @@ int run(int argc, char** argv) {
   int threads = 0;
   app.add_option("--json", json, "write the results to this file");
   app.add_option("--markdown", markdown, "write a table to this file");
-  app.add_option("--only", groups, "groups to run: memory, dense, quantised, plans, training")
+  app.add_option("--only", groups, "groups to run: memory, dense, quantised, plans, training, tokenizer")
       ->delimiter(',');
   app.add_option("--threads", threads, "CPU threads; 0 = one per core");
   app.add_flag("--profile", options.profile, "print where the time of training steps goes");
@@ -30,11 +30,8 @@ int run(int argc, char** argv) {
   configured.threads = threads;
   set_config(configured);
   const std::vector<std::pair<std::string, void (*)(Report&, const Options&)>> all = {
-      {"memory", memory_bound},
-      {"dense", dense},
-      {"quantised", quantised},
-      {"plans", plans},
-      {"training", training}};
+      {"memory", memory_bound}, {"dense", dense},       {"quantised", quantised},
+      {"plans", plans},         {"training", training}, {"tokenizer", tokenizer}};
   for (const auto& group : groups)
     if (std::none_of(all.begin(), all.end(), [&](const auto& entry) { return entry.first == group; })) {
       fmt::print(stderr, "hearth-bench: error: unknown group \"{}\"\n", group);

@@ -60,12 +60,9 @@ TEST(FuzzCorpus, Idx) { run_folder("idx", fuzz::idx); }
 // A file cut off anywhere is refused, or read as a smaller whole (tables have no end mark), but never a
 // crash.
 TEST(FuzzCorpus, EveryPrefix) {
-  const std::pair<const char*, Entry> formats[] = {{"safetensors", fuzz::safetensors},
-                                                   {"npy", fuzz::npy},
-                                                   {"csv", fuzz::csv},
-                                                   {"gguf", fuzz::gguf},
-                                                   {"npz", fuzz::npz},
-                                                   {"idx", fuzz::idx}};
+  const std::pair<const char*, Entry> formats[] = {
+      {"safetensors", fuzz::safetensors},       {"npy", fuzz::npy}, {"csv", fuzz::csv}, {"gguf", fuzz::gguf},
+      {"tokenizer_json", fuzz::tokenizer_json}, {"npz", fuzz::npz}, {"idx", fuzz::idx}};
   for (const auto& [format, entry] : formats)
     for (const auto& item :
          std::filesystem::directory_iterator(HEARTH_TEST_DIR "/fuzz/corpus/" + std::string(format))) {

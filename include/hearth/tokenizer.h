@@ -59,7 +59,7 @@ class Tokenizer {
   // The same for one whose name is known: cl100k_base, o200k_base, p50k_base, r50k_base.
   static Tokenizer from_tiktoken(const std::filesystem::path& path, std::string_view name);
 
-  // Throws ValueError for more than 2 GiB.
+  // Throws ValueError for more than 1 GiB.
   std::vector<TokenId> encode(std::string_view text, const EncodeOptions& options = {}) const;
   // Throw IndexError for an id that is not in [0, size()). Bytes that are not UTF-8 become U+FFFD.
   std::string decode(std::span<const TokenId> ids, const DecodeOptions& options = {}) const;

@@ -62,10 +62,9 @@ class Bpe : public Model {
   Bpe(const BpeModel& definition, const Vocabulary& vocabulary, const SpecialTokens& special)
       : vocabulary_(vocabulary),
         unknown_(special.unknown),
-        options_(definition),
-        byte_tokens_(vocabulary, definition.byte_fallback),
+        options_(definition.options),
+        byte_tokens_(vocabulary, definition.options.byte_fallback),
         merges_(0) {
-    options_.merges.reset();
     read_tokens();
     if (definition.merges)
       use_merges(*definition.merges);
@@ -93,12 +92,13 @@ class Bpe : public Model {
   }
 
  private:
-  bool symbols_are_bytes() const { return options_.byte_level || options_.raw_bytes; }
+  bool symbols_are_bytes() const { return options_.symbols != BpeSymbols::characters; }
 
-  // The bytes of text that a token of the vocabulary is made of.
+  // The bytes of text that a token of the vocabulary is made of; nothing where no text is.
   std::optional<std::string> bytes_of(const Token& token) const {
-    if (!options_.byte_level) return token.text;
-    return from_byte_characters(token.text);
+    if (options_.symbols == BpeSymbols::bytes_as_characters) return from_byte_characters(token.text);
+    if (options_.symbols == BpeSymbols::bytes || is_utf8(token.text)) return token.text;
+    return std::nullopt;
   }
 
   static bool can_be_merged(const Token& token) {
@@ -128,12 +128,12 @@ class Bpe : public Model {
     TokenId next = vocabulary_.size();
     for (const auto& text : bytes_)
       for (std::size_t i = 0; i < text.size();) {
-        const auto step = read_utf8(text, i);
-        const auto character = std::string_view(text).substr(i, step.size);
-        i += step.size;
-        if (!step.valid || characters_.contains(step.character)) continue;
-        const auto found = by_bytes_.find(character);
-        characters_.emplace(step.character, found ? *found : next++);
+        const auto text_of_it = std::string_view(text).substr(i, utf8_size(text[i]));
+        const auto character = read_valid_utf8(text, i);
+        i += text_of_it.size();
+        if (characters_.contains(character)) continue;
+        const auto found = by_bytes_.find(text_of_it);
+        characters_.emplace(character, found ? *found : next++);
       }
   }
 
@@ -188,11 +188,11 @@ class Bpe : public Model {
       return;
     }
     for (std::size_t i = 0; i < piece.size();) {
-      const auto step = read_utf8(piece, i);
-      const auto found = step.valid ? characters_.find(step.character) : characters_.end();
+      const auto found = characters_.find(read_valid_utf8(piece, i));
+      const auto end = i + utf8_size(piece[i]);
       merging.add(found == characters_.end() ? -1 : found->second, static_cast<std::uint32_t>(i),
-                  static_cast<std::uint32_t>(i + step.size));
-      i += step.size;
+                  static_cast<std::uint32_t>(end));
+      i = end;
     }
   }
 
@@ -217,7 +217,7 @@ class Bpe : public Model {
 
   const Vocabulary& vocabulary_;
   std::optional<TokenId> unknown_;
-  BpeModel options_;  // without its merges
+  BpeOptions options_;
   ByteTokens byte_tokens_;
   MergeTable merges_;
   std::vector<std::string> bytes_;  // by id; empty: not made by merging

@@ -92,15 +92,24 @@ struct Merge {
   TokenId left, right, result;
 };
 
+// What merging begins with, and how the vocabulary writes it.
+enum class BpeSymbols {
+  characters,
+  bytes_as_characters,  // bytes, written in the characters of byte_level.h
+  bytes
+};
+
+struct BpeOptions {
+  BpeSymbols symbols = BpeSymbols::characters;
+  bool byte_fallback = false;       // unknown characters become tokens of their bytes
+  bool fuse_unknown = false;        // several in a row become one unknown token
+  bool whole_pieces_first = false;  // a piece that is a token is not merged from parts
+};
+
 struct BpeModel {
+  BpeOptions options = {};
   // By rank; none: merges follow from the tokens, of which those with higher scores are preferred.
   std::optional<std::vector<Merge>> merges = {};
-  bool byte_level =
-      false;  // symbols are bytes, and the vocabulary is written in the characters of byte_level.h
-  bool raw_bytes = false;  // symbols are bytes, and the vocabulary is bytes
-  bool byte_fallback = false;
-  bool fuse_unknown = false;
-  bool whole_pieces_first = false;  // a piece that is a token is not merged from parts
 };
 struct UnigramModel {
   bool byte_fallback = false;

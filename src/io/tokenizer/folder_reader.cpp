@@ -36,7 +36,8 @@ Definition read_vocab_and_merges(std::string_view vocab, std::string_view merges
     if (line.empty() || (first && line.starts_with("#version"))) continue;
     merges.push_back(split_merge(line, merges.size(), source));
   }
-  definition.model = BpeModel{.merges = resolve_merges(definition, merges), .byte_level = true};
+  definition.model =
+      BpeModel{{.symbols = BpeSymbols::bytes_as_characters}, resolve_merges(definition, merges)};
   definition.decoder = {DecodeBytesStep{}};
   return definition;
 }

@@ -37,7 +37,7 @@ class GgufReader {
     if (model == "gpt2")
       read_byte_level();
     else if (model == "llama")
-      read_sentencepiece_model(BpeModel{.byte_fallback = true, .fuse_unknown = true},
+      read_sentencepiece_model(BpeModel{{.byte_fallback = true, .fuse_unknown = true}},
                                {.bos = 1, .eos = 2, .unknown = 0});
     else if (model == "t5")
       read_sentencepiece_model(UnigramModel{}, {.eos = 1, .unknown = 2, .padding = 0});
@@ -129,9 +129,9 @@ class GgufReader {
     std::vector<std::pair<std::string_view, std::string_view>> merges;
     merges.reserve(texts.size());
     for (const auto& text : texts) merges.push_back(split_merge(text, merges.size(), definition_.source));
-    definition_.model = BpeModel{.merges = resolve_merges(definition_, merges),
-                                 .byte_level = true,
-                                 .whole_pieces_first = known->whole_pieces_first};
+    definition_.model = BpeModel{
+        {.symbols = BpeSymbols::bytes_as_characters, .whole_pieces_first = known->whole_pieces_first},
+        resolve_merges(definition_, merges)};
     definition_.decoder = {DecodeBytesStep{}};
     const bool bos = known->adds_bos && definition_.special.bos;
     add_around(bos, false, name == "roberta-bpe" || name == "jina-v1-en" || name == "jina-v2-code");
@@ -170,7 +170,8 @@ class GgufReader {
 
   // GGUF has no place for what a token does with the white space beside it.
   void read_missing_attributes() {
-    if (file_.get<std::string>("general.architecture") != "phi3") return;
+    if (file_.get<std::string>("general.architecture") != "phi3" || require<std::string>("model") != "llama")
+      return;
     for (auto& token : definition_.tokens) {
       const bool keeps_space = token.text == "<unk>" || token.text == "<s>" || token.text == "<|endoftext|>";
       if ((token.kind == TokenKind::control || token.text == "</s>") && !keeps_space)

@@ -103,11 +103,11 @@ class JsonReader {
     use_unknown(model.text("unk_token"));
     std::vector<std::pair<std::string_view, std::string_view>> merges(document_.merges.begin(),
                                                                       document_.merges.end());
-    definition_.model = BpeModel{.merges = resolve_merges(definition_, merges),
-                                 .byte_level = byte_level,
-                                 .byte_fallback = model.flag("byte_fallback", false),
-                                 .fuse_unknown = model.flag("fuse_unk", false),
-                                 .whole_pieces_first = model.flag("ignore_merges", false)};
+    const BpeOptions options{.symbols = byte_level ? BpeSymbols::bytes_as_characters : BpeSymbols::characters,
+                             .byte_fallback = model.flag("byte_fallback", false),
+                             .fuse_unknown = model.flag("fuse_unk", false),
+                             .whole_pieces_first = model.flag("ignore_merges", false)};
+    definition_.model = BpeModel{options, resolve_merges(definition_, merges)};
   }
 
   void read_unigram(const JsonFields& model) {

@@ -39,7 +39,7 @@ std::vector<NormaliserStep> read_normaliser(const std::optional<JsonFields>& fie
 
 struct JsonPreTokeniser {
   std::vector<PreTokeniserStep> steps;
-  bool byte_level = false;  // the model's symbols are bytes
+  bool byte_level = false;  // the model's symbols are bytes, written in the characters of byte_level.h
 };
 JsonPreTokeniser read_pre_tokeniser(const std::optional<JsonFields>& fields);
 

@@ -19,7 +19,7 @@ struct Workspace {
     TokenId token;
   };
   std::vector<Step> path;
-  std::vector<std::uint32_t> ends;  // of the tokens of the best way, from the back
+  std::vector<std::uint32_t> ends;  // of the tokens of the best way
 };
 
 class Model {

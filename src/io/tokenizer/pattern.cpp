@@ -23,10 +23,6 @@ std::string message_of(int error) {
   return reinterpret_cast<const char*>(message);
 }
 
-}  // namespace
-
-namespace {
-
 // PCRE2's \s has U+180E too, which Unicode no longer counts as white space; here it becomes Unicode's own
 // list.
 std::string with_unicode_spaces(std::string_view pattern) {
@@ -100,10 +96,12 @@ struct Pattern::Finder::State {
   }
 };
 
-Pattern::Finder::Finder(const Pattern& pattern) : state_(std::make_shared<State>()) {
+Pattern::Finder::Finder(const Pattern& pattern) : state_(std::make_unique<State>()) {
   state_->code = pattern.code_;
   state_->match.reset(pcre2_match_data_create_from_pattern(pattern.code_->code.get(), nullptr));
 }
+
+Pattern::Finder::~Finder() = default;
 
 std::optional<Match> Pattern::Finder::find(std::string_view text, std::size_t from) {
   int result = state_->run(text, from);
@@ -127,6 +125,7 @@ Pattern::Pattern(const std::string&, std::string_view source) {
       fmt::format("[tokenizer] '{}' needs PCRE2, which this build does not have (libpcre2-dev)", source));
 }
 Pattern::Finder::Finder(const Pattern&) {}
+Pattern::Finder::~Finder() = default;
 std::optional<Match> Pattern::Finder::find(std::string_view, std::size_t) { return std::nullopt; }
 
 #endif

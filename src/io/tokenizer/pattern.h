@@ -22,12 +22,13 @@ class Pattern {
   class Finder {
    public:
     explicit Finder(const Pattern& pattern);
+    ~Finder();
     // The first match at or after `from` in valid UTF-8. Throws Error if the pattern takes too long on it.
     std::optional<Match> find(std::string_view text, std::size_t from);
 
    private:
     struct State;
-    std::shared_ptr<State> state_;
+    std::unique_ptr<State> state_;
   };
 
  private:

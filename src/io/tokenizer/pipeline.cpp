@@ -22,6 +22,7 @@ struct Pipeline::Session {
 namespace {
 
 constexpr std::size_t longest_text = std::size_t{1} << 30;
+constexpr std::size_t long_text = std::size_t{16} << 20;  // after which memory is given back
 
 using Texts = std::vector<std::pair<std::string, TokenId>>;
 
@@ -42,8 +43,8 @@ Texts texts_to_find(const Vocabulary& vocabulary, bool in_normalised) {
 // Whether a text without special tokens is one piece for a model of characters.
 bool encodes_whole_texts(const Definition& definition) {
   const auto* bpe = std::get_if<BpeModel>(&definition.model);
-  const bool of_characters =
-      std::holds_alternative<UnigramModel>(definition.model) || (bpe && !bpe->byte_level && !bpe->raw_bytes);
+  const bool of_characters = std::holds_alternative<UnigramModel>(definition.model) ||
+                             (bpe && bpe->options.symbols == BpeSymbols::characters);
   return of_characters && std::ranges::none_of(definition.pre_tokeniser, [](const PreTokeniserStep& step) {
            return std::holds_alternative<SplitStep>(step);
          });
@@ -75,10 +76,6 @@ void check_ids(const Definition& definition) {
   check(special.end_of_message, "end-of-message");
   for (const auto id : definition.prefix) check(id, "first");
   for (const auto id : definition.suffix) check(id, "last");
-  const auto* bpe = std::get_if<BpeModel>(&definition.model);
-  if (!bpe || !bpe->merges) return;
-  for (const auto& merge : *bpe->merges)
-    for (const auto id : {merge.left, merge.right, merge.result}) check(id, "merged");
 }
 
 // The tokens with which models say that they are done, by the names that are in use.
@@ -160,7 +157,7 @@ std::vector<TokenId> Pipeline::encode(std::string_view text, const EncodeOptions
     else
       encode_fragment(fragment.text, fragment.text.data() == text.data(), options, *session, tokens);
   }
-  give_back(std::move(session));
+  if (text.size() < long_text) give_back(std::move(session));
   if (options.add_special) tokens.insert(tokens.end(), suffix_.begin(), suffix_.end());
   return tokens;
 }

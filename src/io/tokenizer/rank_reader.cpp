@@ -71,7 +71,7 @@ Definition read_ranks(std::string_view text, const RankOptions& options, std::st
     token.kind = TokenKind::control;
   }
   definition.pre_tokeniser = {SplitStep{options.pattern}};
-  definition.model = BpeModel{.raw_bytes = true, .whole_pieces_first = true};
+  definition.model = BpeModel{{.symbols = BpeSymbols::bytes, .whole_pieces_first = true}};
   if (const auto end = options.special.find("<|endoftext|>"); end != options.special.end())
     definition.special.eos = end->second;
   return definition;

@@ -50,17 +50,17 @@ std::vector<Merge> resolve_merges(const Definition& definition,
   std::vector<Merge> result;
   result.reserve(merges.size());
   std::string whole;
-  for (const auto& [left, right] : merges) {
+  for (const auto& merge : merges) {
     const auto id = [&](std::string_view text) {
       const auto found = text.empty() ? std::nullopt : ids.find(text);
       if (!found)
         fail(definition.source, fmt::format("merge {} of {} and {}: {} is no token", result.size(),
-                                            io::show(left), io::show(right), io::show(text)));
+                                            io::show(merge.first), io::show(merge.second), io::show(text)));
       return *found;
     };
-    whole = left;
-    whole += right;
-    result.push_back({id(left), id(right), id(whole)});
+    whole = merge.first;
+    whole += merge.second;
+    result.push_back({id(merge.first), id(merge.second), id(whole)});
   }
   return result;
 }

@@ -178,7 +178,7 @@ Definition read_sentencepiece(std::string_view bytes, std::string_view source) {
   definition.source = source;
   definition.tokens = std::move(contents.pieces);
   if (contents.model_type == bpe)
-    definition.model = BpeModel{.byte_fallback = contents.byte_fallback, .fuse_unknown = true};
+    definition.model = BpeModel{{.byte_fallback = contents.byte_fallback, .fuse_unknown = true}};
   else if (contents.model_type == unigram)
     definition.model = UnigramModel{contents.byte_fallback};
   else

@@ -1,6 +1,5 @@
 // The unigram model: of all ways to write a piece as tokens the one with the highest sum of scores.
 #include <algorithm>
-#include <ranges>
 
 #include "io/tokenizer/byte_tokens.h"
 #include "io/tokenizer/model.h"
@@ -66,8 +65,9 @@ class Unigram : public Model {
     ends.clear();
     for (auto end = static_cast<std::uint32_t>(piece.size()); end > 0; end = path[end].begin)
       ends.push_back(end);
+    std::reverse(ends.begin(), ends.end());
     bool after_unknown = false;  // several unknown characters in a row are one token
-    for (const auto end : ends | std::views::reverse) {
+    for (const auto end : ends) {
       const auto& step = path[end];
       if (step.token != unknown) {
         tokens.push_back(step.token);
