@@ -43,6 +43,7 @@ void run_folder(const char* format, Entry entry) {
 TEST(FuzzCorpus, Safetensors) { run_folder("safetensors", fuzz::safetensors); }
 TEST(FuzzCorpus, Npy) { run_folder("npy", fuzz::npy); }
 TEST(FuzzCorpus, Csv) { run_folder("csv", fuzz::csv); }
+TEST(FuzzCorpus, ChatTemplate) { run_folder("chat_template", fuzz::chat_template); }
 
 #ifdef HEARTH_HAVE_ZLIB
 TEST(FuzzCorpus, Npz) { run_folder("npz", fuzz::npz); }

@@ -14,5 +14,6 @@ void npy(io::Bytes file);
 void npz(io::Bytes file);
 void idx(io::Bytes file);
 void csv(io::Bytes file);
+void chat_template(io::Bytes file);  // rendered with a conversation
 
 }  // namespace hearth::fuzz
