@@ -51,6 +51,7 @@ TEST(FuzzCorpus, Ranks) { run_folder("ranks", fuzz::ranks); }
 TEST(FuzzCorpus, Encode) { run_folder("encode", fuzz::encode); }
 #endif
 TEST(FuzzCorpus, TokenizerModel) { run_folder("tokenizer_model", fuzz::tokenizer_model); }
+TEST(FuzzCorpus, ChatTemplate) { run_folder("chat_template", fuzz::chat_template); }
 
 #ifdef HEARTH_HAVE_ZLIB
 TEST(FuzzCorpus, Npz) { run_folder("npz", fuzz::npz); }

@@ -3,6 +3,7 @@
 
 #include <numeric>
 
+#include "hearth/chat_template.h"
 #include "hearth/error.h"
 #include "io/csv_format.h"
 #include "io/gguf_format.h"
@@ -92,6 +93,17 @@ void gguf(io::Bytes file) {
   const auto reread = io::parse_gguf(std::as_bytes(std::span(written)), "written");
   require(io::lay_out_gguf(reread.metadata, specs).header == layout.header,
           "a round trip changes the header");
+void chat_template(io::Bytes file) {
+  static const auto variables = nlohmann::ordered_json::parse(R"({
+    "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Größe? <b>'\"&"},
+                 {"role": "assistant", "content": null, "tool_calls": [{"id": "c1", "type": "function",
+                  "function": {"name": "f", "arguments": {"a": [1, 2.5, true, null, {"b": ""}]}}}]},
+                 {"role": "tool", "content": "7"}, {"role": "user", "content": [{"type": "text", "text": "a\nb"}]}],
+    "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}],
+    "add_generation_prompt": true, "bos_token": "<s>", "eos_token": "</s>", "n": -7, "x": 1e300})");
+  const TemplateLimits limits{.steps = 100'000, .memory = 4 << 20, .output = 1 << 20};
+  const std::string text = ChatTemplate(std::string(io::as_text(file)), limits).render(variables);
+  require(text.size() <= limits.output, "more printed than allowed");
 }
 
 }  // namespace hearth::fuzz

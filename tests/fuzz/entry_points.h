@@ -21,5 +21,6 @@ void tokenizer_json(io::Bytes file);
 void tokenizer_model(io::Bytes file);
 void ranks(io::Bytes file);
 void encode(io::Bytes text);
+void chat_template(io::Bytes file);  // rendered with a conversation
 
 }  // namespace hearth::fuzz

@@ -746,6 +746,74 @@ def encode_files():
     }
     for name, text in texts.items():
         put("encode", f"good_{name}.txt", text)
+# ---- chat templates, rendered with the conversation in entry_points.cpp
+
+def chat_templates():
+    def good(name, *lines):
+        put("chat_template", f"good_{name}.jinja", "\n".join(lines).encode())
+
+    def bad(name, *lines):
+        put("chat_template", f"bad_{name}.jinja", "\n".join(lines).encode())
+
+    good("empty")
+    good("chatml", "{%- for m in messages -%}", "  {{- '<|im_start|>' + m.role + '\\n' ~ m.content|string|trim }}<|im_end|>",
+         "{% endfor %}", "{% if add_generation_prompt %}<|im_start|>assistant", "{% endif %}")
+    good("tools", "{% for t in tools %}{{ t|tojson(indent=2, sort_keys=true) }}{{ t.function.name }}{% endfor %}",
+         "{% for m in messages if m.tool_calls is defined %}{% for c in m.tool_calls %}{{ c.function.arguments|tojson }}",
+         "{% for k, v in c.function.arguments.items() %}{{ k }}={{ v }}{% endfor %}{% endfor %}{% endfor %}")
+    good("macros", "{% macro m(a, b=1) %}{% endmacro %}",
+         "{% macro show(x, deep=0) %}{% if x is mapping %}{% for k, v in x|dictsort %}{{ k }}:{{ show(v, deep + 1) }};{% endfor %}"
+         "{% elif x is sequence and x is not string %}{% for v in x %}{{ show(v) }}{% endfor %}{% else %}{{ x|e }}{% endif %}"
+         "{{ varargs }}{{ kwargs }}{% endmacro %}", "{{ show(messages) }}",
+         "{% macro box() %}[{{ caller(1) }}]{% endmacro %}{% call(n) box() %}{{ n }}{% endcall %}")
+    good("loops", "{% for m in messages %}{{ loop.index }}{{ loop.first }}{{ loop.last }}{{ loop.revindex }}{{ loop.length }}"
+         "{{ loop.cycle('a', 'b') }}{{ loop.changed(m.role) }}{{ loop.previtem.role if loop.previtem }}"
+         "{% if loop.index == 2 %}{% continue %}{% endif %}{% if loop.index == 4 %}{% break %}{% endif %}{% else %}-{% endfor %}",
+         "{% for x in [1, [2, [3]]] recursive %}{{ loop.depth }}{{ loop(x) if x is iterable else x }}{% endfor %}")
+    good("scopes", "{% set ns = namespace(n=0, s='') %}{% for m in messages %}{% set ns.n = ns.n + loop.index %}{% set y = ns.n %}{% endfor %}",
+         "{{ ns.n }}{{ y is defined }}{% set block | upper %}a{{ ns }}{% endset %}{{ block }}{% with a = 1, b = 2 %}{{ a + b }}{% endwith %}",
+         "{% filter trim %} x {% endfilter %}{% generation %}g{% endgeneration %}{% set a, (b, c) = 1, [2, 3] %}{{ a }}{{ b }}{{ c }}")
+    good("white_space", "  {%- if 1 %}  ", "  a {#- c -#} b", "{%+ if 1 +%}", " {% raw %} {{ x }} {%- endraw -%} ", "{% endif %}{% endif %}")
+    good("filters", "{{ messages|map(attribute='role')|join(',') }}{{ messages|selectattr('role', 'equalto', 'user')|list|length }}",
+         "{{ messages|groupby('role')|map('first')|list }}{{ [3, 1, 2]|sort|reverse|list }}{{ 'a b'|title|center(9)|indent }}",
+         "{{ [1, 2, 3]|batch(2, 0)|list }}{{ [1, 2, 3]|slice(2)|list }}{{ [1, 1]|unique|list }}{{ [1, 2]|sum }}{{ [1, 2]|max }}",
+         "{{ '12'|int }}{{ '1.5'|float }}{{ 2.5|round }}{{ -1|abs }}{{ 'x'|default('y', true) }}{{ {'a': 1}|xmlattr }}{{ 'a b'|urlencode }}",
+         "{{ 'aa'|replace('a', 'b', 1)|truncate(9)|wordcount }}{{ 123456|filesizeformat }}{{ '<'|safe + '<' }}{{ '<'|escape }}")
+    good("texts", "{{ 'a,b'.split(',') }}{{ ' a '.strip() }}{{ 'a'.center(5, '*') }}{{ 'ab'.partition('b') }}{{ 'x\\ny'.splitlines() }}",
+         "{{ 'a'.upper().lower().title().swapcase() }}{{ 'aXb'.find('X') }}{{ '{:>5}{!r}{0}'.replace('{0}', '').format('a', 'b') }}",
+         "{{ '%5.2f|%-5s|%05d|%x|%r|%%' % (1.5, 'a', 3, 255, 'q') }}{{ '%(a)s' % {'a': 1} }}{{ 'é日'[::-1] }}{{ 'abc'[-2:] }}",
+         "{{ '{0[a]} {1.role} {n:+,.2f}'.format({'a': 1}, messages[0], n=1234.5) }}{{ '\\x41\\u00e9\\U0001f600\\101' }}")
+    good("numbers", "{{ 7 // -2 }}{{ -7 % 3 }}{{ 2 ** 10 }}{{ 7 / 2 }}{{ 1e22 }}{{ 0x1F + 0b1 + 0o7 }}{{ x * 10 }}{{ n|string|int }}{{ 1_000 }}",
+         "{{ 1 < 2 < 3 }}{{ 1 in [1] and not 2 in [] or none }}{{ 'a' if n else 'b' }}{{ [1, 2] < [1, 3] }}{{ range(9)[2:5]|list }}")
+    good("tests", "{{ n is odd }}{{ n is number }}{{ q is undefined }}{{ tools is iterable }}{{ 'a' is in 'ab' }}{{ 6 is divisibleby 3 }}{{ n is sameas n }}")
+    good("dates", "{{ strftime_now('%Y-%m-%d %H:%M') }}{{ cycler('a', 'b').next() }}{{ joiner('|')() }}{{ dict(a=1, **{'b': 2}) }}")
+
+    put("chat_template", "bad_not_utf8.jinja", b"{{ '\xff' }}")
+    bad("unfinished_tag", "{{ 1")
+    bad("unfinished_string", "{{ 'a")
+    bad("unfinished_comment", "{# a")
+    bad("unfinished_raw", "{% raw %}{% endra %}")
+    bad("unfinished_block", "{% if 1 %}{% for x in y %}")
+    bad("unknown_tag", "{% nope %}")
+    bad("unknown_filter", "{{ 1|nope }}")
+    bad("undefined", "{{ a.b }}")
+    bad("raised", "{{ raise_exception('no ' ~ messages|length) }}")
+    bad("brackets", "{{ (1] }}")
+    bad("bad_escape", "{{ '\\ud800' }}")
+    bad("break_outside", "{% macro m() %}{% break %}{% endmacro %}")
+    bad("unpack", "{% for a, b in messages %}{% endfor %}")
+    bad("changes_data", "{{ messages.append(1) }}")
+    bad("inside_of_python", "{{ ''.__class__.__mro__ }}")
+    bad("division_by_zero", "{{ 1 // 0 }}")
+    bad("recursion", "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}")
+    bad("doubling", "{% set ns = namespace(s='ab') %}{% for i in range(99) %}{% set ns.s = ns.s + ns.s %}{% endfor %}")
+    bad("endless", "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}")
+    bad("tree", "{% set ns = namespace(s=1) %}{% for i in range(99) %}{% set ns.s = [ns.s, ns.s] %}{% endfor %}{{ ns.s }}")
+    bad("deep_brackets", "{{ " + "[" * 2000 + "]" * 2000 + " }}")
+    bad("deep_blocks", "{% if 1 %}" * 500)
+    bad("self_reference", "{% set ns = namespace() %}{% set ns.a = [ns] %}{{ ns }}")
+    bad("wide_format", "{{ '%999999999d' % 1 }}")
+    bad("huge_number", "{{ 9" + "9" * 60 + " }}")
 
 
 if __name__ == "__main__":
@@ -759,3 +827,4 @@ if __name__ == "__main__":
     tokenizer_model_files()
     ranks_files()
     encode_files()
+    chat_templates()
