@@ -75,11 +75,14 @@ std::vector<std::shared_ptr<Buffer>> run_plan(const Plan& plan, Backend& backend
                                               const PlanBindings& bindings) {
   std::vector<std::shared_ptr<Buffer>> outputs;
   outputs.reserve(plan.output_bytes.size());
+  std::size_t bytes = plan.arena_bytes;
   for (std::size_t i = 0; i < plan.output_bytes.size(); ++i) {
     const bool given = i < bindings.donated.size() && bindings.donated[i];
-    outputs.push_back(given ? bindings.donated[i] : backend.allocate(plan.output_bytes[i]));
+    outputs.push_back(given ? bindings.donated[i]
+                            : backend.allocate(plan.output_bytes[i], MemoryPurpose::results));
+    bytes += plan.output_bytes[i];
   }
-  const auto arena = plan.arena_bytes ? backend.allocate(plan.arena_bytes) : nullptr;
+  const auto arena = plan.arena_bytes ? backend.allocate(plan.arena_bytes, MemoryPurpose::arenas) : nullptr;
 
   std::vector<void*> pointers(plan.places.size());
   for (std::size_t i = 0; i < plan.places.size(); ++i) {
@@ -91,6 +94,7 @@ std::vector<std::shared_ptr<Buffer>> run_plan(const Plan& plan, Backend& backend
     pointers[i] = static_cast<char*>(base) + place.bytes;
   }
 
+  backend.admit_work(bytes);
   const bool profile = profiling_enabled();
   const bool validate = config().enable_strict_validation;
   if (plan.replay && !profile && !validate) {
