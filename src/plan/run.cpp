@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
 #include "device/profile.h"
@@ -101,17 +100,17 @@ std::vector<std::shared_ptr<Buffer>> run_plan(const Plan& plan, Backend& backend
     replay(plan, pointers, arena.get(), outputs, backend, bindings);
     return outputs;
   }
+  if (profile) backend.synchronize();  // what was queued before is not the first step's
   for (const auto& step : plan.steps) {
     const KernelArguments arguments = arguments_of(step, pointers, arena.get(), bindings);
     if (!profile && !validate) {
       step.kernel->run(arguments);
       continue;
     }
-    const auto start = std::chrono::steady_clock::now();
+    const std::int64_t begin = profile_clock();
     step.kernel->run(arguments);
     backend.synchronize();
-    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-    if (profile) record_step(step.op == Op::copy ? "elementwise" : op_name(step.op), elapsed.count());
+    if (profile) record_step(step.op == Op::copy ? "elementwise" : op_name(step.op), begin, profile_clock());
     if (validate) check_results(plan, step, outputs, arena.get(), backend);
   }
   return outputs;
