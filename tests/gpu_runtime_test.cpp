@@ -81,6 +81,67 @@ TEST_F(GpuRuntime, WarmUpReservesWhatIsNeededLater) {
   EXPECT_THROW(warm_up(device, std::size_t{1} << 60), OutOfMemory);
 }
 
+// ---- values of several devices
+
+TEST_F(GpuRuntime, NumbersGoAnywhere) {
+  const Tensor x = ones({4}).to(device);
+  const Tensor two = full({}, 2.0).eval();  // in memory of the CPU
+  EXPECT_EQ((x * two).to(Device{}).to_vector<float>()[3], 2.0f);
+  auto compiled = compile([&](const std::vector<Tensor>& in) { return std::vector<Tensor>{in[0] * two}; });
+  EXPECT_EQ(compiled({x})[0].to(Device{}).to_vector<float>()[3], 2.0f);
+  Tensor(two).assign(full({}, 3.0));
+  EXPECT_EQ(compiled({x})[0].to(Device{}).to_vector<float>()[3], 3.0f);
+  EXPECT_EQ(compiled.traces(), 1u);
+  const Tensor vector = ones({4});
+  EXPECT_THROW(x * vector, DeviceError);
+}
+
+TEST_F(GpuRuntime, ACompiledFunctionKnowsItsDevice) {
+  const Tensor weight = full({3}, 2.0).eval();
+  auto twice = compile([](const std::vector<Tensor>& in) { return std::vector<Tensor>{in[0] + in[0]}; });
+  auto weighted = compile([&](const std::vector<Tensor>& in) { return std::vector<Tensor>{in[0] * weight}; });
+  const Tensor x = ones({3}), there = x.to(device);
+  for (int i = 0; i < 3; ++i)
+    for (const Tensor& argument : {x, there}) {
+      const Tensor result = twice({argument})[0];
+      EXPECT_EQ(result.device(), argument.device());
+      EXPECT_EQ(result.to(Device{}).to_vector<float>()[2], 2.0f);
+    }
+  EXPECT_EQ(weighted({x})[0].to_vector<float>()[2], 2.0f);
+  EXPECT_THROW(weighted({there}), DeviceError);
+  Tensor(weight).assign(full({3}, 4.0).to(device));
+  EXPECT_EQ(weighted({there})[0].to(Device{}).to_vector<float>()[2], 4.0f);
+  EXPECT_THROW(weighted({x}), DeviceError);
+}
+
+TEST_F(GpuRuntime, OptimisersFollowTheirParameters) {
+  for (const bool compiled : {false, true})
+    for (const Device where : {Device{}, device}) {  // the default device is the CPU
+      manual_seed(3);
+      nn::Linear layer(4, 2);
+      layer.to(where);
+      optim::AdamW optimizer(layer.parameters(), {.learning_rate = 0.1});
+      Scheduler schedule(optimizer, schedule::exponential(0.9));
+      const Tensor x = ones({3, 4}).to(where);
+      const auto step = [&](const std::vector<Tensor>& in) {
+        optimizer.zero_grad();
+        const Tensor loss = square(layer(in[0])).mean();
+        loss.backward();
+        optimizer.step();
+        return std::vector<Tensor>{loss.detach()};
+      };
+      auto replayed = compile(step);
+      double loss = 0;
+      for (int i = 0; i < 5; ++i) {
+        loss = (compiled ? replayed({x}) : step({x}))[0].item<double>();
+        schedule.step();
+      }
+      static double expected = 0;  // that of the first
+      if (!compiled && where == Device{}) expected = loss;
+      EXPECT_NEAR(loss, expected, 1e-5) << to_string(where) << (compiled ? " compiled" : "");
+    }
+}
+
 // ---- copies
 
 TEST_F(GpuRuntime, CopiesOfAllSizesArrive) {
