@@ -343,8 +343,8 @@ TEST_F(GpuStreams, UploadsRunBesideKernels) {
   const PinnedPool::Block block = device.pinned().take(bytes);
   device.check(device.driver().call.copy_to_host(block.data(), buffer->data, bytes, device.copy_stream()),
                "copying");
-  block.event().record(device.copy_stream());
-  EXPECT_TRUE(becomes_true([&] { return block.event().reached(); }, milliseconds(5000)));
+  block.used_in(device.copy_stream());
+  EXPECT_TRUE(becomes_true([&] { return block.done(); }, milliseconds(5000)));
   std::memcpy(seen.data(), block.data(), bytes);
   EXPECT_EQ(seen, values);
   EXPECT_EQ(device.driver().call.stream_query(device.stream()), device.driver().codes.not_ready);

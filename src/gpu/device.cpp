@@ -132,7 +132,7 @@ void GpuDevice::check(int code, const char* what) const {
 }
 
 bool GpuDevice::answer(int code) const {
-  if (code != 0 && code != driver_.codes.not_ready) fail(code, "work");
+  if (code != 0 && code != driver_.codes.not_ready) fail(code, "a kernel or a copy");
   return code == 0;
 }
 

@@ -103,6 +103,15 @@ void PinnedPool::give_back(MemoryPtr memory) {
   given_back_.notify_one();
 }
 
+void PinnedPool::Block::used_in(StreamHandle stream) const {
+  try {
+    memory_->event->record(stream);
+  } catch (const Error&) {
+    pool_->device_.poll([&] { return pool_->device_.driver().call.stream_query(stream); });
+    throw;
+  }
+}
+
 void PinnedPool::set_limit(std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   limit_ = bytes;
@@ -111,7 +120,7 @@ void PinnedPool::set_limit(std::size_t bytes) {
 
 void PinnedPool::release_kept() {
   const std::lock_guard lock(mutex_);
-  retire();
+  if (!device_.failed()) retire();
   while (release_one()) continue;
 }
 

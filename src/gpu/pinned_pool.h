@@ -20,8 +20,7 @@ class PinnedPool {
 
   explicit PinnedPool(GpuDevice& device) : device_(device) {}
 
-  // Memory for one copy. It is given back when the handle is gone, and handed out again when the event has
-  // been reached: record it behind the copy.
+  // Memory for one copy. It is given back when the handle is gone.
   class Block;
   // At most `largest` bytes. Waits where the limit is reached for the oldest copy.
   Block take(std::size_t bytes);
@@ -67,7 +66,10 @@ class PinnedPool::Block {
   Block& operator=(Block&&) = delete;
   explicit operator bool() const { return memory_ != nullptr; }
   std::byte* data() const { return memory_->data; }
-  const Event& event() const { return *memory_->event; }
+  // After the copy was put into `stream`: the memory is not handed out again before it is done.
+  void used_in(StreamHandle stream) const;
+  bool done() const { return memory_->event->reached(); }
+  void wait() const { memory_->event->wait(); }
 
  private:
   PinnedPool* pool_ = nullptr;

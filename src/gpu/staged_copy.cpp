@@ -19,6 +19,7 @@ void in_pieces(std::size_t bytes, const Use& use) {
     use(offset, std::min(PinnedPool::largest, bytes - offset));
 }
 
+// One that is dropped needs no care: its memory is kept for uploads only, and they follow each other.
 class CopyStreamUpload final : public Upload {
  public:
   CopyStreamUpload(GpuDevice& device, const void* host, std::size_t bytes)
@@ -30,14 +31,6 @@ class CopyStreamUpload final : public Upload {
     copy_to_device(device, memory_->data, host, bytes, device.copy_stream());
     copied_.record(device.copy_stream());
   }
-  // The memory is given back to those who work in the device's stream: they must not overtake the copy.
-  ~CopyStreamUpload() override {
-    try {
-      if (memory_) copied_.hold(device_.stream());
-    } catch (const Error&) {  // the device has failed: nobody will use the memory
-    }
-  }
-
   bool done() const override { return copied_.reached(); }
   std::shared_ptr<Buffer> finish() override {
     copied_.hold(device_.stream());
@@ -51,9 +44,13 @@ class CopyStreamUpload final : public Upload {
       auto event = std::make_shared<Event>(device);
       event->record(device.stream());
       return event;
-    } catch (const Error&) {  // the device has failed: there is no next
-      return nullptr;
+    } catch (const Error&) {
     }
+    try {
+      device.poll([&] { return device.driver().call.stream_query(device.stream()); });
+    } catch (const Error&) {  // the device has failed: there is no next
+    }
+    return nullptr;
   }
 
   GpuDevice& device_;
@@ -72,7 +69,7 @@ void copy_to_device(GpuDevice& device, void* target, const void* host, std::size
     device.check(device.driver().call.copy_to_device(static_cast<std::byte*>(target) + offset, block.data(),
                                                      size, stream),
                  "copying to the device");
-    block.event().record(stream);
+    block.used_in(stream);
   });
 }
 
@@ -84,7 +81,7 @@ void copy_to_host(GpuDevice& device, void* host, const void* source, std::size_t
   std::deque<Piece> under_way;
   const auto empty_oldest = [&] {
     const Piece& piece = under_way.front();
-    piece.block.event().wait();
+    piece.block.wait();
     std::memcpy(static_cast<std::byte*>(host) + piece.offset, piece.block.data(), piece.size);
     under_way.pop_front();
   };
@@ -105,7 +102,7 @@ void copy_to_host(GpuDevice& device, void* host, const void* source, std::size_t
         device.driver().call.copy_to_host(piece.block.data(), static_cast<const std::byte*>(source) + offset,
                                           size, device.stream()),
         "copying to the host");
-    piece.block.event().record(device.stream());
+    piece.block.used_in(device.stream());
     under_way.push_back(std::move(piece));
   });
   while (!under_way.empty()) empty_oldest();
