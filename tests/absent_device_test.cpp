@@ -85,7 +85,8 @@ TEST(AbsentDevice, MemoryIsAddresses) {
   const Absent absent("gfx942");
   Backend& owner = backend(absent.device());
   constexpr std::size_t bytes = std::size_t{1} << 30;
-  const auto a = owner.allocate(bytes), b = owner.allocate(bytes), c = owner.allocate(3);
+  const auto allocate = [&](std::size_t size) { return owner.allocate(size, MemoryPurpose::results); };
+  const auto a = allocate(bytes), b = allocate(bytes), c = allocate(3);
   const auto address = [](const auto& buffer) { return reinterpret_cast<std::uintptr_t>(buffer->data); };
   for (const auto& buffer : {a, b, c}) EXPECT_EQ(address(buffer) % 256, 0u);
   EXPECT_GE(address(b), address(a) + bytes);

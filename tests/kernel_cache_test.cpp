@@ -1,8 +1,10 @@
 // The cache of compiled kernels: what it keeps, what it drops, what it does not trust.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <fstream>
+#include <thread>
 
 #include "gpu/compiler.h"
 #include "gpu/kernel_cache.h"
@@ -136,6 +138,27 @@ TEST(KernelCache, ADamagedKernelIsCompiledAgain) {
   EXPECT_FALSE(build().empty());
   EXPECT_EQ(compiler_stats().compilations, 2u);
   EXPECT_FALSE(KernelCache::read_code(path).empty());
+}
+
+// The compiler of ROCm 5 ended the process when two threads used it at once.
+TEST(Compiler, ThreadsCompileAtOnce) {
+  const Driver& driver = !hip_driver().compiler_library.empty() ? hip_driver() : cuda_driver();
+  if (driver.compiler_library.empty()) GTEST_SKIP() << "no compiler of kernels";
+  std::vector<std::thread> threads;
+  std::atomic<int> compiled = 0;
+  for (int thread = 0; thread < 4; ++thread)
+    threads.emplace_back([&, thread] {
+      for (int i = 0; i < 3; ++i) {
+        const std::string text =
+            "#include \"gpu.h\"\nKERNEL void store(i32* out) { *out = " + std::to_string(10 * thread + i) +
+            "; }\n";
+        const auto code = compile_uncached(driver, driver.kind == DeviceKind::rocm ? "gfx1030" : "sm_80", 32,
+                                           {"store", text, {}});
+        if (!code.empty()) ++compiled;
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(compiled, 12);
 }
 
 }  // namespace

@@ -123,6 +123,10 @@ TEST(HipDevice, TheEnvironmentNamesTheChips) {
             "gfx1100@1 gfx90a:sramecc+:xnack-@2 gfx1100@3 ");
 }
 
+TEST(HipDevice, AChipCanGoByAnotherName) {
+  EXPECT_EQ(devices_with({"HIPEMU=gfx1100=gfx4711,gfx942"}), "gfx4711@1 gfx942:sramecc+:xnack-@2 ");
+}
+
 TEST(HipDevice, AnUnknownChipIsNamed) {
   const ChildResult child = run_child("DISABLED_HipDeviceChild.ListDevices", {"HIPEMU=gfx4711"});
   EXPECT_NE(child.output.find("'gfx4711'"), std::string::npos) << child.output;

@@ -23,7 +23,12 @@ struct Config {
   bool enable_memory_pooling = true;   // false: memory goes back to the system at once
   double memory_pool_size_gb = 8.0;    // most memory the pool keeps for later use
   double max_memory_fraction = 0.9;    // of the device's memory; beyond it OutOfMemory is thrown
-  bool enable_oom_protection = true;   // false: max_memory_fraction is not enforced
+  double max_memory_gb = 0;            // a further limit, per device; 0: none
+  bool enable_oom_protection = true;   // false: neither of the two is enforced
+  double pinned_pool_size_mb = 256;    // most memory of the host that is pinned for copies, per GPU
+  // The host waits while a GPU has been given work on more memory than this and has not finished it, so that
+  // it runs ahead by a bounded amount.
+  double max_in_flight_gb = 2;
   DType default_precision =
       DType::f32;          // f32, f16 or bf16: what layers multiply matrices in without an Autocast
   bool allow_fp16 = true;  // false: Autocast to f16 is refused
@@ -37,7 +42,7 @@ struct Config {
   // true: the first time a product's shape is met, the ways to compute it are timed and the fastest is
   // remembered in the tuning file. The level `aggressive` does so too.
   bool enable_tuning = false;
-  std::string tuning_file;               // empty: ~/.cache/hearth/tuning.json; "off": nothing is read or kept
+  std::string tuning_file{};             // empty: ~/.cache/hearth/tuning.json; "off": nothing is read or kept
   int threads = 0;                       // CPU threads; 0 = one per core
   std::size_t plan_cache_entries = 256;  // plans kept for graphs seen before
 };

@@ -4,7 +4,8 @@
 // come from a stream named by (seed, epoch, position in the epoch), so augmentation does not depend on the
 // number of workers or on timing.
 //
-// Samples and batches live in host memory; whoever computes with them moves them to its device.
+// Samples and batches are made in host memory, whatever the default device is. A loader copies its batches to
+// a device where it is told to; else whoever computes with them does.
 #pragma once
 
 #include <cstddef>
@@ -285,6 +286,9 @@ struct DataLoaderOptions {
   int workers = 0;          // threads that prepare batches; 0 prepares them in the calling thread
   int prefetch_factor = 2;  // batches prepared ahead, per worker
   std::uint64_t seed = 0;
+  // Batches are copied there as soon as they are prepared; with workers, while the device computes with
+  // earlier ones. None: they stay in host memory.
+  std::optional<Device> device{};
   // In place of `shuffle`; with `batch_sampler`, batch_size and drop_last are not used either.
   SamplerPtr sampler{};
   std::shared_ptr<const BatchSampler> batch_sampler{};

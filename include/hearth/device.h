@@ -1,6 +1,7 @@
 // Devices: where tensors live and work runs.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -73,16 +74,59 @@ DeviceInfo device_info(Device device);
 // Waits for all work on the device; throws what failed there.
 void synchronize(Device device = default_device());
 
+// ---- memory
+
+// What memory of a device is for.
+enum class MemoryPurpose : std::uint8_t {
+  loaded,   // values copied from the host: weights, batches
+  results,  // values that were computed
+  arenas,   // intermediate values and scratch memory of plans while they run
+  tuning,   // trials of kernels
+};
+constexpr std::size_t memory_purposes = 4;
+std::string to_string(MemoryPurpose purpose);  // "loaded", ...
+
+// All sizes in bytes.
 struct MemoryStats {
-  std::size_t allocated = 0;  // bytes in use by tensors and plans
-  std::size_t reserved = 0;   // bytes held, the cache included
+  struct Use {
+    std::size_t allocated = 0, peak = 0;
+  };
+
+  std::size_t allocated = 0;  // in use by tensors and plans
+  std::size_t reserved = 0;   // held, what is kept for later use included
   std::size_t peak = 0;       // largest `allocated` since the last reset
+  std::size_t requested = 0;  // of `allocated`, what was asked for; the rest is rounding
+  std::size_t limit = 0;      // most that may be reserved
   std::uint64_t allocations = 0;
-  std::uint64_t cache_hits = 0;
+  std::uint64_t cache_hits = 0;  // allocations that did not have to ask the system
+  std::size_t largest_kept = 0;  // largest block that can be had without asking the system
+  std::array<Use, memory_purposes> by_purpose{};
+  const Use& of(MemoryPurpose purpose) const { return by_purpose[static_cast<std::size_t>(purpose)]; }
+  // Share of the kept memory that one allocation cannot get, because it is in pieces: 0 to 1.
+  double fragmentation() const {
+    return reserved == allocated
+               ? 0
+               : 1 - static_cast<double>(largest_kept) / static_cast<double>(reserved - allocated);
+  }
+
+  // Of GPUs only. Pinned memory is memory of the host that copies to and from the device go through.
+  std::size_t pinned_allocated = 0;  // by copies that are under way
+  std::size_t pinned_reserved = 0;
+  std::uint64_t pinned_allocations = 0, pinned_hits = 0;
+  // Memory that work works on which the device has been given and is not known to have finished.
+  std::size_t in_flight = 0;
+  std::size_t in_flight_peak = 0;     // since the last reset
+  std::uint64_t in_flight_waits = 0;  // times the host waited because there was too much of it
 };
 MemoryStats memory_stats(Device device = default_device());
+// For people: "1.50 GiB in use (loaded 1.00 GiB, results 0.50 GiB), ...".
+std::string to_string(const MemoryStats& stats);
 void reset_peak_memory(Device device = default_device());
-// Returns cached memory to the system.
+// Returns cached and reserved memory to the system.
 void empty_cache(Device device = default_device());
+// Does what the first use of a device would do: opens it, and on a GPU loads the compiler and launches a
+// kernel. Then gets `bytes` of memory, from which later allocations are served without asking the system.
+// Throws OutOfMemory.
+void warm_up(Device device = default_device(), std::size_t bytes = 0);
 
 }  // namespace hearth

@@ -26,4 +26,5 @@
 #include "hearth/tensor.h"
 #include "hearth/tokenizer.h"
 #include "hearth/train.h"
+#include "hearth/transfer.h"
 #include "hearth/tuning.h"

@@ -31,6 +31,9 @@ void check(const Config& config) {
               "0 or more");
   check_range(config.max_memory_fraction > 0 && config.max_memory_fraction <= 1, "max_memory_fraction",
               config.max_memory_fraction, "above 0, up to 1");
+  check_range(config.max_memory_gb >= 0, "max_memory_gb", config.max_memory_gb, "0 (no limit) or more");
+  check_range(config.pinned_pool_size_mb > 0, "pinned_pool_size_mb", config.pinned_pool_size_mb, "above 0");
+  check_range(config.max_in_flight_gb > 0, "max_in_flight_gb", config.max_in_flight_gb, "above 0");
   check_range(config.threads >= 0 && config.threads <= 1024, "threads", config.threads,
               "0 (all cores) to 1024");
   check_range(config.default_precision != DType::f16 || config.allow_fp16, "allow_fp16", 0,
@@ -100,7 +103,10 @@ const std::vector<Option> options = {
     HEARTH_OPTION(enable_memory_pooling, parse_bool),
     HEARTH_OPTION(memory_pool_size_gb, parse_number),
     HEARTH_OPTION(max_memory_fraction, parse_number),
+    HEARTH_OPTION(max_memory_gb, parse_number),
     HEARTH_OPTION(enable_oom_protection, parse_bool),
+    HEARTH_OPTION(pinned_pool_size_mb, parse_number),
+    HEARTH_OPTION(max_in_flight_gb, parse_number),
     HEARTH_OPTION(default_precision, parse_precision),
     HEARTH_OPTION(allow_fp16, parse_bool),
     HEARTH_OPTION(allow_bf16, parse_bool),

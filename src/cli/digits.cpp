@@ -41,8 +41,10 @@ DigitOutcome train_digits(const DigitData& digits, const DigitTraining& options)
                                                          .shuffle = true,
                                                          .drop_last = true,
                                                          .workers = options.workers,
-                                                         .seed = options.seed});
-  data::DataLoader test_loader(prepared(digits.test), {.batch_size = 500, .workers = options.workers});
+                                                         .seed = options.seed,
+                                                         .device = default_device()});
+  data::DataLoader test_loader(prepared(digits.test),
+                               {.batch_size = 500, .workers = options.workers, .device = default_device()});
 
   auto model = std::make_shared<models::MnistCnn>();
   auto optimizer = std::make_shared<optim::AdamW>(

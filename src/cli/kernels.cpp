@@ -334,10 +334,7 @@ void add_kernels(CLI::App& app, Action& action) {
       ->delimiter(',');
   build->add_option("--workload", options->workload,
                     "Only for workloads whose name contains this, e.g. gpt or \"matmul f16\"");
-  build
-      ->add_option(
-          "--jobs", options->jobs,
-          "Kernels to compile at the same time (default: one per core); 1 for the compiler of ROCm 5")
+  build->add_option("--jobs", options->jobs, "Kernels to compile at the same time (default: one per core)")
       ->check(CLI::Range(1, 1024).description(""))
       ->type_name("N");
   build->add_flag("--json", options->json, "Print all variants as JSON");

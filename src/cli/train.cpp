@@ -10,6 +10,7 @@
 #include "hearth/config.h"
 #include "hearth/device.h"
 #include "hearth/error.h"
+#include "hearth/profile.h"
 
 namespace hearth::cli {
 namespace {
@@ -18,6 +19,7 @@ struct TrainOptions {
   std::string data;
   std::string device;
   std::string checkpoints;
+  std::string profile;
   int threads = 0;
   bool eager = false;
   bool json = false;
@@ -65,11 +67,10 @@ nlohmann::json to_json(const DigitOutcome& outcome) {
 
 int run_mnist(const TrainOptions& options) {
   if (!options.device.empty()) set_default_device(device_from_name(options.device));
-  if (options.threads > 0) {
-    Config configuration = config();
-    configuration.threads = options.threads;
-    set_config(configuration);
-  }
+  Config configuration = config();
+  if (options.threads > 0) configuration.threads = options.threads;
+  configuration.enable_profiling = !options.profile.empty();
+  set_config(configuration);
   const auto folder = find_mnist(options.data);
   if (!folder) throw FileError("no MNIST found in ../shared/data/mnist; give its folder with --data");
   const DigitData digits{data::mnist(*folder, true), data::mnist(*folder, false), "MNIST", true};
@@ -77,6 +78,10 @@ int run_mnist(const TrainOptions& options) {
   training.checkpoints = options.checkpoints;
   training.compile = !options.eager;
   const DigitOutcome outcome = train_digits(digits, training);
+  if (!options.profile.empty()) {
+    fmt::print(stderr, "{}", profile_table());
+    write_profile_trace(options.profile);
+  }
 
   const train::Result& result = outcome.result;
   if (options.json) fmt::print("{}\n", to_json(outcome).dump(2));
@@ -145,6 +150,10 @@ void add_mnist(CLI::App& train, Action& action) {
       ->needs(checkpoint);
   command->add_flag("--eager", options->eager,
                     "Build the graph anew at each step instead of replaying a compiled one");
+  command
+      ->add_option("--profile", options->profile,
+                   "Show where the time goes, and write it to a file for chrome://tracing")
+      ->type_name("FILE");
   command->add_flag("--quiet", training.quiet, "Show no progress");
   command->add_flag("--json", options->json, "Print the result as JSON on standard output");
   command->callback([options, &action] { action = [options] { return run_mnist(*options); }; });

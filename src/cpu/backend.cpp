@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "base/config_listeners.h"
+#include "base/system_memory.h"
 #include "base/thread_pool.h"
 #include "cpu/isa.h"
 #include "cpu/kernels.h"
@@ -32,7 +33,7 @@ std::size_t physical_memory() {
 }
 
 // The system's memory, in huge pages where blocks are large.
-class SystemMemory final : public MemorySource {
+class HostMemory final : public MemorySource {
  public:
   void* allocate(std::size_t size) override {
     constexpr std::size_t alignment = 64, huge_page = 2 << 20;
@@ -44,6 +45,7 @@ class SystemMemory final : public MemorySource {
   }
   void release(void* memory) override { std::free(memory); }
   std::size_t total_memory() const override { return total_; }
+  bool has(std::size_t bytes) const override { return system_has(bytes); }
 
  private:
   std::size_t total_ = physical_memory();
@@ -51,7 +53,7 @@ class SystemMemory final : public MemorySource {
 
 MemoryPool& pool() {
   // Never destroyed: buffers may outlive every other static object.
-  static MemoryPool* instance = new MemoryPool(std::make_unique<SystemMemory>(), Device{});
+  static MemoryPool* instance = new MemoryPool(std::make_unique<HostMemory>(), Device{});
   return *instance;
 }
 
@@ -81,13 +83,6 @@ std::string processor_name() {
   return fmt::format("CPU (implementer {}, part {})", implementer, part);
 }
 
-std::size_t free_memory() {
-  std::ifstream info("/proc/meminfo");
-  for (std::string line; std::getline(info, line);)
-    if (line.starts_with("MemAvailable:")) return std::stoull(line.substr(13)) * 1024;
-  return 0;
-}
-
 class CpuBackend final : public Backend {
  public:
   CpuBackend() { on_config_change(apply); }
@@ -98,9 +93,11 @@ class CpuBackend final : public Backend {
             .architecture = isa_name(),
             .compute_units = thread_count(),
             .total_memory = pool().total_memory(),
-            .free_memory = free_memory()};
+            .free_memory = system_memory().available};
   }
-  std::shared_ptr<Buffer> allocate(std::size_t bytes) override { return pool().allocate(bytes); }
+  std::shared_ptr<Buffer> allocate(std::size_t bytes, MemoryPurpose purpose) override {
+    return pool().allocate(bytes, purpose);
+  }
   void copy_to_host(void* host, const Buffer& source, std::size_t offset, std::size_t bytes) override {
     if (bytes) std::memcpy(host, static_cast<const char*>(source.data) + offset, bytes);
   }
@@ -146,6 +143,11 @@ class CpuBackend final : public Backend {
   void synchronize() override {}
   MemoryStats memory_stats() const override { return pool().stats(); }
   void reset_peak_memory() override { pool().reset_peak(); }
+  void warm_up(std::size_t bytes) override {
+    if (bytes == 0) return;
+    const std::span<std::byte> memory = pool().reserve(bytes);
+    std::memset(memory.data(), 0, memory.size());  // now, not at first use, the system finds pages for it
+  }
   void empty_cache() override { pool().empty_cache(); }
 };
 

@@ -13,6 +13,7 @@
 #include "hearth/data.h"
 #include "hearth/error.h"
 #include "hearth/grad.h"
+#include "hearth/transfer.h"
 
 namespace hearth::data {
 namespace {
@@ -34,13 +35,24 @@ class BlockSignals {
   sigset_t before_;
 };
 
+// A batch, or the copies of its fields that are on their way to a device.
+struct Prepared {
+  Batch batch;
+  std::vector<Transfer> transfers;
+
+  Batch finish() && {
+    for (Transfer& transfer : transfers) batch.push_back(transfer.get());
+    return std::move(batch);
+  }
+};
+
 // Threads that prepare batches first, first + 1, ... up to `end`, at most `ahead` beyond the one wanted next.
 //
 // Workers take batch numbers in order and put results under their number; the consumer waits for its own
 // number. So which worker prepared a batch, and when, cannot be seen from outside.
 class Pipeline {
  public:
-  using Prepare = std::function<Batch(std::int64_t)>;
+  using Prepare = std::function<Prepared(std::int64_t)>;
 
   Pipeline(std::int64_t first, std::int64_t end, int workers, std::int64_t ahead, Prepare prepare)
       : prepare_(std::move(prepare)), wanted_(first), untaken_(first), end_(end), ahead_(ahead) {
@@ -65,12 +77,12 @@ class Pipeline {
     room_.notify_all();
     lock.unlock();
     if (node.mapped().error) std::rethrow_exception(node.mapped().error);
-    return std::move(node.mapped().batch);
+    return std::move(node.mapped().prepared).finish();
   }
 
  private:
   struct Result {
-    Batch batch;
+    Prepared prepared;
     std::exception_ptr error;
   };
 
@@ -84,7 +96,7 @@ class Pipeline {
       lock.unlock();
       Result result;
       try {
-        result.batch = prepare_(number);
+        result.prepared = prepare_(number);
       } catch (...) {
         result.error = std::current_exception();
       }
@@ -148,7 +160,16 @@ struct DataLoader::Impl {
     planned = false;
   }
 
-  Batch prepare(std::int64_t number) const {
+  Prepared prepare(std::int64_t number) const {
+    Prepared prepared{host_batch(number), {}};
+    if (!options.device) return prepared;
+    for (const Tensor& field : prepared.batch) prepared.transfers.emplace_back(field, *options.device);
+    prepared.batch.clear();
+    return prepared;
+  }
+
+  Batch host_batch(std::int64_t number) const {
+    const DeviceScope host{Device{}};
     const auto n = static_cast<std::size_t>(number);
     const std::uint64_t epoch_stream = combine_streams(options.seed, epoch);
     std::vector<Draw> draws;
@@ -206,7 +227,7 @@ std::optional<Batch> DataLoader::next() {
   Batch batch;
   if (loader.options.workers == 0) {
     const NoGrad no_grad;
-    batch = loader.prepare(loader.position);
+    batch = loader.prepare(loader.position).finish();
   } else {
     if (!loader.pipeline) {
       const int workers = loader.options.workers;

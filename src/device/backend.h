@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "device/step.h"
+#include "hearth/config.h"
 #include "hearth/device.h"
 
 namespace hearth {
@@ -47,6 +48,15 @@ class LoadedKernel {
   virtual const Resources& resources() const = 0;
 };
 
+// A copy to a device beside the work that the device has been given.
+class Upload {
+ public:
+  virtual ~Upload() = default;
+  virtual bool done() const = 0;
+  // The memory, for work that is given to the device from now on: it waits for the copy, the caller does not.
+  virtual std::shared_ptr<Buffer> finish() = 0;
+};
+
 // Threads: every function may be called from any thread.
 class Backend {
  public:
@@ -54,9 +64,15 @@ class Backend {
   virtual DeviceInfo info() const = 0;
 
   // Memory for `bytes` (0 is allowed), aligned to 64. Throws OutOfMemory.
-  virtual std::shared_ptr<Buffer> allocate(std::size_t bytes) = 0;
+  virtual std::shared_ptr<Buffer> allocate(std::size_t bytes, MemoryPurpose purpose) = 0;
   virtual void copy_to_host(void* host, const Buffer& source, std::size_t offset, std::size_t bytes) = 0;
+  // The host's memory has been read when it returns.
   virtual void copy_from_host(Buffer& target, std::size_t offset, const void* host, std::size_t bytes) = 0;
+  // New memory with the same bytes; the host's memory has been read when it returns. Null where that takes as
+  // long as copy_from_host().
+  virtual std::unique_ptr<Upload> upload(const void* host, std::size_t bytes) {
+    return (void)host, (void)bytes, nullptr;
+  }
   // A whole tensor in a block format, whose bytes the host has as in files; the device may order them as its
   // kernels like.
   virtual void store_blocks(Buffer& target, DType, const void* host, std::size_t bytes) {
@@ -74,6 +90,10 @@ class Backend {
   // cast).
   virtual bool fuses_epilogue(Op op, DType result) const = 0;
 
+  // Before the steps of a plan, which work on so many bytes: waits while the device has more work before it
+  // than Config::max_in_flight_gb allows.
+  virtual void admit_work(std::size_t bytes) { (void)bytes; }
+
   // For a plan that runs more than once; null where running the steps one by one is as good.
   virtual std::unique_ptr<Replay> make_replay() { return nullptr; }
 
@@ -84,6 +104,8 @@ class Backend {
   virtual MemoryStats memory_stats() const = 0;
   virtual void reset_peak_memory() = 0;
   virtual void empty_cache() = 0;
+  virtual void warm_up(std::size_t bytes) = 0;
+  virtual void configure(const Config& config) { (void)config; }  // it has changed
 };
 
 // The backend of a device. Throws DeviceUnavailable.

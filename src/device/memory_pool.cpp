@@ -3,9 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <limits>
 
+#include "device/memory_stats.h"
 #include "hearth/error.h"
 
 namespace hearth {
@@ -16,25 +18,48 @@ constexpr std::size_t alignment = 64;
 // Four sizes per power of two, so that a freed block fits requests of nearly its size.
 std::size_t size_class(std::size_t bytes) {
   if (bytes <= alignment) return alignment;
+  if (bytes > std::numeric_limits<std::size_t>::max() / 2) return bytes;  // nobody has that much
   const std::size_t step = std::max<std::size_t>(alignment, std::bit_ceil(bytes) / 8);
   return (bytes + step - 1) / step * step;
+}
+
+std::size_t budget_of(const Config& config, std::size_t total) {
+  if (!config.enable_oom_protection) return std::numeric_limits<std::size_t>::max();
+  const auto fraction = static_cast<double>(total) * config.max_memory_fraction;
+  const double cap = config.max_memory_gb * (1ull << 30);
+  return static_cast<std::size_t>(cap > 0 ? std::min(cap, fraction) : fraction);
+}
+
+// The last of a size's blocks, which leaves the map when it was the only one.
+template <class Blocks>
+auto pop(Blocks& blocks, typename Blocks::iterator size) {
+  auto block = std::move(size->second.back());
+  size->second.pop_back();
+  if (size->second.empty()) blocks.erase(size);
+  return block;
 }
 
 }  // namespace
 
 class MemoryPool::PoolBuffer final : public Buffer {
  public:
-  PoolBuffer(MemoryPool& pool, void* block, std::size_t requested, std::size_t size)
-      : pool_(pool), size_(size) {
+  PoolBuffer(MemoryPool& pool, void* block, std::size_t requested, std::size_t size, MemoryPurpose purpose)
+      : pool_(pool), size_(size), purpose_(purpose) {
     data = block;
     bytes = requested;
     device = pool.device_;
   }
-  ~PoolBuffer() override { pool_.give_back(data, size_); }
+  ~PoolBuffer() override {
+    Mark mark = leave_mark ? leave_mark() : nullptr;
+    pool_.give_back(data, bytes, size_, purpose_, leave_mark ? &mark : nullptr);
+  }
+
+  std::function<Mark()> leave_mark;
 
  private:
   MemoryPool& pool_;
   std::size_t size_;
+  MemoryPurpose purpose_;
 };
 
 MemoryPool::MemoryPool(std::unique_ptr<MemorySource> source, Device device)
@@ -44,79 +69,158 @@ MemoryPool::MemoryPool(std::unique_ptr<MemorySource> source, Device device)
 
 void MemoryPool::configure(const Config& config) {
   std::lock_guard lock(mutex_);
-  budget_ = config.enable_oom_protection
-                ? static_cast<std::size_t>(static_cast<double>(total_memory()) * config.max_memory_fraction)
-                : std::numeric_limits<std::size_t>::max();
+  budget_ = budget_of(config, total_memory());
   cache_limit_ =
       config.enable_memory_pooling ? static_cast<std::size_t>(config.memory_pool_size_gb * (1ull << 30)) : 0;
   trim(cache_limit_);
 }
 
-std::shared_ptr<Buffer> MemoryPool::allocate(std::size_t bytes) {
-  const std::size_t size = bytes > budget_ ? bytes : size_class(bytes);
+std::shared_ptr<Buffer> MemoryPool::allocate(std::size_t bytes, MemoryPurpose purpose) {
+  const std::size_t size = size_class(bytes);
   void* block = nullptr;
   {
     std::lock_guard lock(mutex_);
-    ++stats_.allocations;
-    if (auto it = free_.find(size); it != free_.end()) {
-      block = it->second.back();
-      it->second.pop_back();
-      if (it->second.empty()) free_.erase(it);
+    block = take(bytes, size);
+    count(bytes, size, purpose);
+  }
+  return std::make_shared<PoolBuffer>(*this, block, bytes, size, purpose);
+}
+
+std::shared_ptr<Buffer> MemoryPool::allocate_marked(std::size_t bytes, std::function<Mark()> leave_mark,
+                                                    Mark& mark) {
+  const std::size_t size = size_class(bytes);
+  MarkedBlock block;
+  {
+    std::lock_guard lock(mutex_);
+    if (auto kept = free_marked_.find(size); kept != free_marked_.end()) {
+      block = pop(free_marked_, kept);
+      cached_ -= size;
       ++stats_.cache_hits;
     } else {
-      if (stats_.reserved + size > budget_) trim(0);
-      if (size > budget_ || stats_.reserved > budget_ - size)
-        throw OutOfMemory(
-            fmt::format("[memory] {} bytes asked for, {} in use, the limit is {}; raise max_memory_fraction "
-                        "or use smaller tensors",
-                        bytes, stats_.allocated, budget_),
-            bytes, budget_ - std::min(budget_, stats_.reserved));
-      block = source_->allocate(size);
-      if (!block) {
-        trim(0);  // blocks kept for later may be what is missing
-        block = source_->allocate(size);
-      }
-      if (!block)
-        throw OutOfMemory(fmt::format("[memory] {} has no {} bytes left ({} in use)", to_string(device_),
-                                      bytes, stats_.allocated),
-                          bytes, 0);
-      stats_.reserved += size;
+      block.data = from_source(bytes, size);
     }
-    stats_.allocated += size;
-    stats_.peak = std::max(stats_.peak, stats_.allocated);
+    count(bytes, size, MemoryPurpose::loaded);
   }
-  return std::make_shared<PoolBuffer>(*this, block, bytes, size);
+  mark = std::move(block.mark);
+  auto buffer = std::make_shared<PoolBuffer>(*this, block.data, bytes, size, MemoryPurpose::loaded);
+  buffer->leave_mark = std::move(leave_mark);
+  return buffer;
 }
 
-void MemoryPool::give_back(void* data, std::size_t size) {
+std::span<std::byte> MemoryPool::reserve(std::size_t bytes) {
+  const std::size_t size = size_class(bytes);
   std::lock_guard lock(mutex_);
-  stats_.allocated -= size;
-  if (stats_.reserved - stats_.allocated > cache_limit_) {
-    stats_.reserved -= size;
-    source_->release(data);
-  } else {
-    free_[size].push_back(data);
-  }
+  void* memory = from_source(bytes, size);
+  reserves_.emplace_back(memory, size);
+  return {static_cast<std::byte*>(memory), size};
 }
 
-void MemoryPool::trim(std::size_t keep) {
-  while (!free_.empty() && stats_.reserved - stats_.allocated > keep) {
-    auto largest = std::prev(free_.end());
-    source_->release(largest->second.back());
-    stats_.reserved -= largest->first;
-    largest->second.pop_back();
-    if (largest->second.empty()) free_.erase(largest);
+void* MemoryPool::take(std::size_t bytes, std::size_t size) {
+  if (auto kept = free_.find(size); kept != free_.end()) {
+    cached_ -= size;
+    ++stats_.cache_hits;
+    return pop(free_, kept);
   }
+  for (MemoryReserve& reserve : reserves_)
+    if (void* block = reserve.take(size)) {
+      ++stats_.cache_hits;
+      return block;
+    }
+  return from_source(bytes, size);
+}
+
+void* MemoryPool::from_source(std::size_t bytes, std::size_t size) {
+  const auto fits = [&] { return size <= budget_ && stats_.reserved <= budget_ - size; };
+  if (!fits()) trim(0);
+  if (!fits()) refuse(bytes, true);
+  const auto get = [&] { return source_->has(size) ? source_->allocate(size) : nullptr; };
+  void* block = get();
+  if (!block) {
+    trim(0);  // blocks kept for later may be what is missing
+    block = get();
+  }
+  if (!block) refuse(bytes, false);
+  stats_.reserved += size;
+  return block;
+}
+
+void MemoryPool::count(std::size_t bytes, std::size_t size, MemoryPurpose purpose) {
+  ++stats_.allocations;
+  stats_.requested += bytes;
+  stats_.allocated += size;
+  stats_.peak = std::max(stats_.peak, stats_.allocated);
+  MemoryStats::Use& use = stats_.by_purpose[static_cast<std::size_t>(purpose)];
+  use.allocated += size;
+  use.peak = std::max(use.peak, use.allocated);
+}
+
+void MemoryPool::refuse(std::size_t bytes, bool by_budget) const {
+  MemoryStats now = stats_;
+  now.limit = std::min(budget_, total_memory());
+  const std::size_t left = by_budget ? budget_ - std::min(budget_, stats_.reserved) : 0;
+  throw OutOfMemory(
+      fmt::format("[memory] {} has no {} left{}: {}; {}smaller batches, 16-bit types or fewer tensors kept "
+                  "at a time would help",
+                  to_string(device_), format_bytes(bytes), by_budget ? " within its limit" : "",
+                  to_string(now), by_budget ? "a higher max_memory_fraction or max_memory_gb, " : ""),
+      bytes, left);
+}
+
+void MemoryPool::give_back(void* data, std::size_t bytes, std::size_t size, MemoryPurpose purpose,
+                           Mark* mark) {
+  std::lock_guard lock(mutex_);
+  stats_.requested -= bytes;
+  stats_.allocated -= size;
+  stats_.by_purpose[static_cast<std::size_t>(purpose)].allocated -= size;
+  for (MemoryReserve& reserve : reserves_)
+    if (reserve.owns(data)) return reserve.give_back(data, size);
+  if (cached_ + size > cache_limit_) return release(data, size);
+  cached_ += size;
+  if (mark)
+    free_marked_[size].push_back({data, std::move(*mark)});
+  else
+    free_[size].push_back(data);
+}
+
+void MemoryPool::release(void* data, std::size_t size) {
+  source_->release(data);
+  stats_.reserved -= size;
+}
+
+// The largest first. Without any to keep, what was reserved goes too, where it is not in use.
+void MemoryPool::trim(std::size_t keep) {
+  while (cached_ > keep) {
+    const auto marked = free_marked_.empty() ? free_marked_.end() : std::prev(free_marked_.end());
+    const auto plain = free_.empty() ? free_.end() : std::prev(free_.end());
+    const bool take_plain =
+        marked == free_marked_.end() || (plain != free_.end() && plain->first >= marked->first);
+    const std::size_t size = take_plain ? plain->first : marked->first;
+    release(take_plain ? pop(free_, plain) : pop(free_marked_, marked).data, size);
+    cached_ -= size;
+  }
+  if (keep > 0) return;
+  std::erase_if(reserves_, [&](const MemoryReserve& reserve) {
+    if (!reserve.unused()) return false;
+    release(reserve.base(), reserve.bytes());
+    return true;
+  });
 }
 
 MemoryStats MemoryPool::stats() const {
   std::lock_guard lock(mutex_);
-  return stats_;
+  MemoryStats stats = stats_;
+  stats.limit = std::min(budget_, total_memory());
+  if (!free_.empty()) stats.largest_kept = free_.rbegin()->first;
+  if (!free_marked_.empty()) stats.largest_kept = std::max(stats.largest_kept, free_marked_.rbegin()->first);
+  for (const MemoryReserve& reserve : reserves_)
+    stats.largest_kept = std::max(stats.largest_kept, reserve.largest_hole());
+  return stats;
 }
 
 void MemoryPool::reset_peak() {
   std::lock_guard lock(mutex_);
   stats_.peak = stats_.allocated;
+  for (MemoryStats::Use& use : stats_.by_purpose) use.peak = use.allocated;
 }
 
 void MemoryPool::empty_cache() {

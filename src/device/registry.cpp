@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 
+#include "base/config_listeners.h"
 #include "device/backend.h"
 #include "device/selection.h"
 #include "hearth/error.h"
@@ -41,7 +42,20 @@ GpuBackends& gpu_backends() {
   return backends;
 }
 
+void configure_gpus(const Config& config) {
+  const std::lock_guard lock(gpu_backends().mutex);
+  for (auto& [device, backend] : gpu_backends().by_device)
+    if (backend) backend->configure(config);
+}
+
+// New backends look at the configuration themselves; this is for changes of it.
+void follow_configuration() {
+  static std::once_flag once;
+  std::call_once(once, [] { on_config_change(configure_gpus); });
+}
+
 Backend& gpu_backend(Device device) {
+  follow_configuration();
   const std::lock_guard lock(gpu_backends().mutex);
   auto& backend = gpu_backends().by_device[{device.kind, device.index}];
   if (backend) return *backend;
@@ -71,6 +85,7 @@ Backend& backend(Device device) {
 }
 
 void add_backend(Device device, std::unique_ptr<Backend> backend) {
+  follow_configuration();
   const bool taken = device.kind == DeviceKind::cpu || device.index < gpu::device_count(device.kind);
   const std::lock_guard lock(gpu_backends().mutex);
   auto& place = gpu_backends().by_device[{device.kind, device.index}];
@@ -117,5 +132,6 @@ void synchronize(Device device) { backend(device).synchronize(); }
 MemoryStats memory_stats(Device device) { return backend(device).memory_stats(); }
 void reset_peak_memory(Device device) { backend(device).reset_peak_memory(); }
 void empty_cache(Device device) { backend(device).empty_cache(); }
+void warm_up(Device device, std::size_t bytes) { backend(device).warm_up(bytes); }
 
 }  // namespace hearth

@@ -28,6 +28,10 @@ Driver make_driver(DeviceKind kind) {
     *memory = ::operator new(bytes);
     return 0;
   };
+  call.release_host = [](void* memory) {
+    ::operator delete(memory);
+    return 0;
+  };
   call.copy_to_device = [](void*, const void*, std::size_t, StreamHandle) { return 0; };
   call.copy_to_host = [](void* host, const void*, std::size_t bytes, StreamHandle) {
     std::memset(host, 0, bytes);
@@ -35,6 +39,11 @@ Driver make_driver(DeviceKind kind) {
   };
   call.stream_create = [](StreamHandle*, unsigned) { return 0; };
   call.stream_query = [](StreamHandle) { return 0; };
+  call.stream_wait = [](StreamHandle, EventHandle, unsigned) { return 0; };
+  call.event_create = [](EventHandle*, unsigned) { return 0; };
+  call.event_destroy = [](EventHandle) { return 0; };
+  call.event_record = [](EventHandle, StreamHandle) { return 0; };
+  call.event_query = [](EventHandle) { return 0; };
   call.allow_shared = [](FunctionHandle, int) { return 0; };
   if (kind == DeviceKind::cuda)
     call.encode_tensor_map = [](void*, int, unsigned, void*, const std::uint64_t*, const std::uint64_t*,

@@ -7,8 +7,11 @@
 #include "gpu/backends.h"
 #include "gpu/block_planes.h"
 #include "gpu/device.h"
+#include "gpu/in_flight.h"
 #include "gpu/kernels.h"
+#include "gpu/pinned_pool.h"
 #include "gpu/replay.h"
+#include "gpu/staged_copy.h"
 #include "gpu/user_kernel.h"
 #include "hearth/error.h"
 
@@ -17,27 +20,24 @@ namespace {
 
 class GpuBackend final : public Backend {
  public:
-  explicit GpuBackend(std::unique_ptr<GpuDevice> device) : device_(std::move(device)), gpu_(*device_) {
-    gpu_.pool().configure(config());
-  }
+  explicit GpuBackend(std::unique_ptr<GpuDevice> device) : device_(std::move(device)), gpu_(*device_) {}
 
   DeviceInfo info() const override { return gpu_.info(); }
-  std::shared_ptr<Buffer> allocate(std::size_t bytes) override { return gpu_.pool().allocate(bytes); }
+  std::shared_ptr<Buffer> allocate(std::size_t bytes, MemoryPurpose purpose) override {
+    return gpu_.pool().allocate(bytes, purpose);
+  }
   void copy_to_host(void* host, const Buffer& source, std::size_t offset, std::size_t bytes) override {
     if (bytes == 0) return;
-    gpu_.use();
-    const auto* from = static_cast<const char*>(source.data) + offset;
-    gpu_.driver().check(gpu_.driver().call.copy_to_host(host, from, bytes, gpu_.stream()),
-                        "copying to the host");
+    gpu::copy_to_host(gpu_, host, static_cast<const std::byte*>(source.data) + offset, bytes);
     gpu_.synchronize();
   }
   void copy_from_host(Buffer& target, std::size_t offset, const void* host, std::size_t bytes) override {
     if (bytes == 0) return;
-    gpu_.use();
-    auto* to = static_cast<char*>(target.data) + offset;
-    gpu_.driver().check(gpu_.driver().call.copy_to_device(to, host, bytes, gpu_.stream()),
-                        "copying to the device");
-    gpu_.synchronize();  // the caller may change its memory
+    gpu_.in_flight().admit(bytes);
+    copy_to_device(gpu_, static_cast<std::byte*>(target.data) + offset, host, bytes, gpu_.stream());
+  }
+  std::unique_ptr<Upload> upload(const void* host, std::size_t bytes) override {
+    return start_upload(gpu_, host, bytes);
   }
   void store_blocks(Buffer& target, DType format, const void* host, std::size_t bytes) override {
     std::vector<std::byte> planes(bytes);
@@ -86,15 +86,35 @@ class GpuBackend final : public Backend {
     return op == Op::matmul || ((op == Op::layer_norm || op == Op::rms_norm) && result == DType::f32);
   }
 
+  void admit_work(std::size_t bytes) override { gpu_.in_flight().admit(bytes); }
   std::unique_ptr<Replay> make_replay() override { return gpu::make_replay(gpu_); }
   std::shared_ptr<const LoadedKernel> load_kernel(const std::string& source, const std::string& name,
                                                   const std::vector<std::string>& options) override {
     return load_user_kernel(gpu_, source, name, options);
   }
   void synchronize() override { gpu_.synchronize(); }
-  MemoryStats memory_stats() const override { return gpu_.pool().stats(); }
-  void reset_peak_memory() override { gpu_.pool().reset_peak(); }
-  void empty_cache() override { gpu_.pool().empty_cache(); }
+  MemoryStats memory_stats() const override {
+    MemoryStats stats = gpu_.pool().stats();
+    gpu_.pinned().add_to(stats);
+    gpu_.in_flight().add_to(stats);
+    return stats;
+  }
+  void reset_peak_memory() override {
+    gpu_.pool().reset_peak();
+    gpu_.in_flight().reset_peak();
+  }
+  void empty_cache() override {
+    gpu_.pool().empty_cache();
+    gpu_.pinned().release_kept();
+  }
+  void warm_up(std::size_t bytes) override {
+    const KernelSource source{"warm_up", "#include \"gpu.h\"\nKERNEL void warm_up() {}\n", {}};
+    gpu_.launch(gpu_.function(source, "warm_up"), {.threads = 1});
+    { const PinnedPool::Block block = gpu_.pinned().take(PinnedPool::largest); }
+    if (bytes > 0) gpu_.pool().reserve(bytes);
+    gpu_.synchronize();
+  }
+  void configure(const Config& config) override { gpu_.configure(config); }
 
  private:
   std::unique_ptr<GpuDevice> device_;

@@ -46,6 +46,7 @@ std::vector<std::string> all_options(const Driver& driver, const std::string& ar
   return options;
 }
 
+std::mutex compiler_mutex;  // held while a compiler works that cannot do two things at once
 std::mutex stats_mutex;
 CompilerStats stats;
 
@@ -162,6 +163,8 @@ std::vector<char> compile(const Driver& driver, const std::string& architecture,
 std::vector<char> compile_uncached(const Driver& driver, const std::string& architecture, int wave_size,
                                    const KernelSource& source) {
   require_compiler(driver);
+  std::unique_lock alone(compiler_mutex, std::defer_lock);
+  if (!driver.compiles_in_parallel) alone.lock();
   const auto begin = std::chrono::steady_clock::now();
   Program program(driver, source);
   const int result = program.compile(all_options(driver, architecture, wave_size, source));

@@ -9,8 +9,11 @@
 #include <chrono>
 #include <thread>
 
+#include "base/system_memory.h"
 #include "gpu/backends.h"
+#include "gpu/in_flight.h"
 #include "gpu/launch_recorder.h"
+#include "gpu/pinned_pool.h"
 #include "graph/op.h"
 #include "hearth/config.h"
 #include "hearth/error.h"
@@ -20,8 +23,12 @@ namespace {
 
 class DriverMemory final : public MemorySource {
  public:
-  DriverMemory(const Driver& driver, int ordinal, std::size_t total)
-      : driver_(driver), ordinal_(ordinal), total_(total) {}
+  DriverMemory(const Driver& driver, int ordinal)
+      : driver_(driver),
+        ordinal_(ordinal),
+        integrated_(driver.attribute(Attribute::integrated, ordinal) != 0) {
+    driver.check(driver.call.device_total_memory(&total_, ordinal), "asking for the memory");
+  }
   void* allocate(std::size_t bytes) override {
     driver_.check(driver_.call.use_device(ordinal_), "choosing the device");
     void* memory = nullptr;
@@ -31,15 +38,17 @@ class DriverMemory final : public MemorySource {
     return memory;
   }
   void release(void* memory) override {
-    driver_.call.use_device(ordinal_);
-    driver_.call.release(memory);  // waits for the work that uses it
+    if (driver_.call.use_device(ordinal_) != 0) return;  // the device is gone, and its memory with it
+    driver_.call.release(memory);                        // waits for the work that uses it
   }
   std::size_t total_memory() const override { return total_; }
+  bool has(std::size_t bytes) const override { return !integrated_ || system_has(bytes); }
 
  private:
   const Driver& driver_;
   int ordinal_;
-  std::size_t total_;
+  bool integrated_;
+  std::size_t total_ = 0;
 };
 
 DeviceFacts ask(const Driver& driver, int ordinal) {
@@ -59,12 +68,6 @@ DeviceFacts ask(const Driver& driver, int ordinal) {
   return facts;
 }
 
-std::unique_ptr<MemorySource> memory_of(const Driver& driver, int ordinal) {
-  std::size_t total = 0;
-  driver.check(driver.call.device_total_memory(&total, ordinal), "asking for the memory");
-  return std::make_unique<DriverMemory>(driver, ordinal, total);
-}
-
 }  // namespace
 
 GpuDevice::GpuDevice(const Driver& driver, int ordinal, Device device, DeviceFacts facts,
@@ -74,27 +77,39 @@ GpuDevice::GpuDevice(const Driver& driver, int ordinal, Device device, DeviceFac
       device_(device),
       facts_(std::move(facts)),
       target_(target_of(facts_.architecture)),
-      pool_(std::make_unique<MemoryPool>(std::move(memory), device)) {
+      pool_(std::make_unique<MemoryPool>(std::move(memory), device)),
+      pinned_(std::make_unique<PinnedPool>(*this)) {
   target_.wave_size = facts_.wave_size;
   plain_target_ = target_;
   plain_target_.matrix = MatrixUnit::none;
   constexpr unsigned non_blocking = 1;
-  driver.check(driver.call.stream_create(&stream_, non_blocking), "creating a stream");
-  driver.check(driver.call.stream_create(&capture_stream_, non_blocking), "creating a stream");
+  for (StreamHandle* stream : {&stream_, &copy_stream_, &capture_stream_})
+    driver.check(driver.call.stream_create(stream, non_blocking), "creating a stream");
+  in_flight_ = std::make_unique<InFlight>(*this, stream_);
   void* fault = nullptr;
   driver.check(driver.call.allocate_host(&fault, sizeof *fault_, 0), "allocating memory of the host");
   fault_ = static_cast<std::uint64_t*>(fault);
   *fault_ = 0;
+  configure(config());
 }
 
 GpuDevice::GpuDevice(const Driver& driver, int ordinal, Device device)
-    : GpuDevice(driver, ordinal, device, ask(driver, ordinal), memory_of(driver, ordinal)) {}
+    : GpuDevice(driver, ordinal, device, ask(driver, ordinal),
+                std::make_unique<DriverMemory>(driver, ordinal)) {}
+
+GpuDevice::~GpuDevice() = default;
+
+void GpuDevice::configure(const Config& config) {
+  pool_->configure(config);
+  pinned_->set_limit(static_cast<std::size_t>(config.pinned_pool_size_mb * (1 << 20)));
+  in_flight_->set_limit(static_cast<std::size_t>(config.max_in_flight_gb * (1 << 30)));
+}
 
 DeviceInfo GpuDevice::info() const {
   DeviceInfo info = describe(device_);
   use();
   std::size_t free = 0, total = 0;
-  driver_.check(driver_.call.memory_info(&free, &total), "asking for free memory");
+  check(driver_.call.memory_info(&free, &total), "asking for free memory");
   info.free_memory = std::min(free, total);
   return info;
 }
@@ -102,18 +117,29 @@ DeviceInfo GpuDevice::info() const {
 const Target& GpuDevice::target() const { return config().enable_matrix_cores ? target_ : plain_target_; }
 
 void GpuDevice::use() const {
-  if (failed_.load(std::memory_order_relaxed)) throw DeviceError(failure());
-  driver_.check(driver_.call.use_device(ordinal_), "choosing the device");
+  if (failed()) throw DeviceError(failure());
+  check(driver_.call.use_device(ordinal_), "choosing the device");
 }
 
-// Polls: a device that was lost answers a question, but not always a wait.
-void GpuDevice::wait() const {
+bool GpuDevice::try_use() const { return !failed() && driver_.call.use_device(ordinal_) == 0; }
+
+void GpuDevice::check(int code, const char* what) const {
+  if (code == 0) return;
+  // Some errors are of the call, others mean the end of the device; the numbers do not tell which.
+  const int state = driver_.call.stream_query(stream_);
+  if (state != 0 && state != driver_.codes.not_ready) fail(state, what);
+  driver_.check(code, what);
+}
+
+bool GpuDevice::answer(int code) const {
+  if (code != 0 && code != driver_.codes.not_ready) fail(code, "a kernel or a copy");
+  return code == 0;
+}
+
+void GpuDevice::poll(const std::function<int()>& question) const {
   const auto begin = std::chrono::steady_clock::now();
   constexpr auto spinning = std::chrono::microseconds(200), most = std::chrono::microseconds(500);
-  for (auto pause = std::chrono::microseconds(10);;) {
-    const int code = driver_.call.stream_query(stream_);
-    if (code == 0) return;
-    if (code != driver_.codes.not_ready) fail(code);
+  for (auto pause = std::chrono::microseconds(10); !answer(question());) {
     if (std::chrono::steady_clock::now() - begin < spinning) {
       std::this_thread::yield();
     } else {
@@ -123,13 +149,14 @@ void GpuDevice::wait() const {
   }
 }
 
-void GpuDevice::fail(int code) const {
+void GpuDevice::fail(int code, const char* what) const {
   const char* text = nullptr;
   driver_.call.error_text(code, &text);
   {
     const std::lock_guard lock(failure_mutex_);
-    failure_ = fmt::format("[{}] a kernel failed: {} (code {}); {} cannot be used by this process any more",
-                           driver_.name, text != nullptr ? text : "unknown error", code, to_string(device_));
+    failure_ =
+        fmt::format("[{}] {} failed: {} (code {}); {} cannot be used by this process any more", driver_.name,
+                    what, text != nullptr ? text : "unknown error", code, to_string(device_));
   }
   failed_.store(true, std::memory_order_relaxed);
   throw DeviceError(failure());
@@ -142,7 +169,9 @@ std::string GpuDevice::failure() const {
 
 void GpuDevice::synchronize() const {
   use();
-  wait();
+  const std::uint64_t position = in_flight_->position();
+  poll([this] { return driver_.call.stream_query(stream_); });
+  in_flight_->finished(position);
   const std::uint64_t fault = std::atomic_ref(*fault_).exchange(0);
   if (fault == 0) return;
   throw IndexError(fmt::format("[{}] index {} is out of range",
@@ -166,9 +195,14 @@ Function GpuDevice::load(const KernelSource& source, const std::string& name) {
   const std::vector<char> code = compile(driver_, architecture(), wave_size(), source);
   use();
   ModuleHandle module = nullptr;
-  driver_.check(driver_.call.module_load(&module, code.data()), "loading a kernel");
+  int result = driver_.call.module_load(&module, code.data());
+  if (result == driver_.codes.out_of_memory) {  // blocks kept for later may be what is missing
+    pool_->empty_cache();
+    result = driver_.call.module_load(&module, code.data());
+  }
+  check(result, "loading a kernel");
   Function function;
-  driver_.check(driver_.call.module_function(&function.handle, module, name.c_str()), "finding a kernel");
+  check(driver_.call.module_function(&function.handle, module, name.c_str()), "finding a kernel");
   int most = 0;
   if (driver_.call.function_attribute(&most, static_cast<int>(FunctionAttribute::threads_per_block),
                                       function.handle) == 0 &&
@@ -180,10 +214,9 @@ Function GpuDevice::load(const KernelSource& source, const std::string& name) {
 void GpuDevice::launch(const Function& function, const LaunchShape& shape, Arguments& arguments) const {
   if (LaunchRecorder* recorder = LaunchRecorder::current()) return recorder->add(function, shape, arguments);
   use();
-  driver_.check(
-      driver_.call.launch(function.handle, shape.x, shape.y, shape.z, shape.threads, shape.threads_y,
-                          shape.threads_z, shape.shared, stream_, arguments.data(), nullptr),
-      "launching a kernel");
+  check(driver_.call.launch(function.handle, shape.x, shape.y, shape.z, shape.threads, shape.threads_y,
+                            shape.threads_z, shape.shared, stream_, arguments.data(), nullptr),
+        "launching a kernel");
 }
 
 void GpuDevice::foreign(std::span<const void* const> pointers, ForeignWork work) const {
@@ -199,7 +232,7 @@ GraphHandle GpuDevice::capture(const ForeignWork& work) const {
   // Nobody else uses this stream, so that libraries may do what capturing forbids in the other modes, such as
   // loading a kernel.
   constexpr int relaxed = 2;
-  driver_.check(driver_.call.capture_begin(capture_stream_, relaxed), "beginning to capture");
+  check(driver_.call.capture_begin(capture_stream_, relaxed), "beginning to capture");
   GraphHandle graph = nullptr;
   try {
     work(capture_stream_);
@@ -208,7 +241,7 @@ GraphHandle GpuDevice::capture(const ForeignWork& work) const {
     if (graph != nullptr) driver_.call.graph_destroy(graph);
     throw;
   }
-  driver_.check(driver_.call.capture_end(capture_stream_, &graph), "capturing");
+  check(driver_.call.capture_end(capture_stream_, &graph), "capturing");
   return graph;
 }
 

@@ -68,6 +68,8 @@ struct LaunchShape {
 using ForeignWork = std::function<void(StreamHandle)>;
 
 class GpuDevice;
+class InFlight;
+class PinnedPool;
 
 // A function that is compiled when it is first needed: which of several variants a step runs may follow from
 // the alignment of its arguments. Safe from any thread.
@@ -85,7 +87,7 @@ class LazyFunction {
 class GpuDevice {
  public:
   GpuDevice(const Driver& driver, int ordinal, Device device);
-  virtual ~GpuDevice() = default;
+  virtual ~GpuDevice();
   GpuDevice(const GpuDevice&) = delete;
   GpuDevice& operator=(const GpuDevice&) = delete;
 
@@ -99,13 +101,25 @@ class GpuDevice {
   std::size_t total_memory() const { return facts_.total_memory; }
   virtual DeviceInfo info() const;
   MemoryPool& pool() { return *pool_; }
+  PinnedPool& pinned() { return *pinned_; }
+  InFlight& in_flight() { return *in_flight_; }  // of stream()
   StreamHandle stream() const { return stream_; }
+  StreamHandle copy_stream() const { return copy_stream_; }  // for copies beside the work of stream()
+  void configure(const Config& config);
 
   // Makes it the current device of the calling thread; every call of the driver needs that.
   // Throws DeviceError once a kernel has failed: what the device holds since then means nothing.
   void use() const;
-  // Waits for all work. Throws IndexError if a kernel met an index out of range since the last time.
+  // Waits for all work of stream(). Throws IndexError if a kernel met an index out of range since the last
+  // time.
   void synchronize() const;
+  // Throws for a code of the driver's that is not 0. A device that does not answer any more has failed.
+  void check(int code, const char* what) const;
+  bool failed() const { return failed_.load(std::memory_order_relaxed); }
+  bool try_use() const;  // use() for destructors: false where it would throw
+  // Asks until the answer is yes. A device that was lost answers a question, but not always a wait.
+  void poll(const std::function<int()>& question) const;
+  bool answer(int code) const;  // to a question: yes, not yet; the device has failed where it is neither
   // Memory of the host for kernels that meet such an index: kernels/indexing.h says what they store.
   std::uint64_t* fault() const { return fault_; }
 
@@ -136,8 +150,7 @@ class GpuDevice {
 
  private:
   virtual Function load(const KernelSource& source, const std::string& name);  // one at a time
-  void wait() const;
-  [[noreturn]] void fail(int code) const;
+  [[noreturn]] void fail(int code, const char* what) const;
   std::string failure() const;
 
   const Driver& driver_;
@@ -145,10 +158,12 @@ class GpuDevice {
   Device device_;
   DeviceFacts facts_;
   Target target_, plain_target_;  // the latter without a matrix unit
-  StreamHandle stream_ = nullptr, capture_stream_ = nullptr;
+  StreamHandle stream_ = nullptr, copy_stream_ = nullptr, capture_stream_ = nullptr;
   mutable std::mutex capture_mutex_;
   std::uint64_t* fault_ = nullptr;
   std::unique_ptr<MemoryPool> pool_;
+  std::unique_ptr<PinnedPool> pinned_;
+  std::unique_ptr<InFlight> in_flight_;
   mutable std::atomic<bool> failed_ = false;
   mutable std::mutex failure_mutex_;
   mutable std::string failure_;

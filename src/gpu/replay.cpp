@@ -36,8 +36,7 @@ class GraphReplay final : public Replay {
       } catch (const BlasError&) {
         build(steps);
       }
-    const Driver& driver = device_.driver();
-    driver.check(driver.call.graph_launch(executable_, device_.stream()), "launching a graph");
+    device_.check(device_.driver().call.graph_launch(executable_, device_.stream()), "launching a graph");
   }
 
   std::size_t launches() const override {
@@ -130,8 +129,8 @@ class GraphReplay final : public Replay {
 
   void try_build(std::span<const StepRun> steps) {
     destroy();
-    const Driver& driver = device_.driver();
-    driver.check(driver.call.graph_create(&graph_, 0), "making a graph");
+    const DriverTable& call = device_.driver().call;
+    device_.check(call.graph_create(&graph_, 0), "making a graph");
     GraphNodeHandle last = nullptr;
     for (const StepRun& run : steps) {
       RecordedStep step;
@@ -139,12 +138,12 @@ class GraphReplay final : public Replay {
       step.launches = record(run);
       for (const Launch& launch : step.launches) {
         GraphNodeHandle node = nullptr;
-        driver.check(add_node(launch, node, last), "adding to a graph");
+        device_.check(add_node(launch, node, last), "adding to a graph");
         step.nodes.push_back(last = node);
       }
       steps_.push_back(std::move(step));
     }
-    driver.check(driver.call.graph_instantiate(&executable_, graph_), "instantiating a graph");
+    device_.check(call.graph_instantiate(&executable_, graph_), "instantiating a graph");
   }
 
   void patch(std::span<const StepRun> steps) {
@@ -162,7 +161,7 @@ class GraphReplay final : public Replay {
         if (launches[k] == step.launches[k]) continue;
         const int code = update_node(launches[k], step.nodes[k]);
         if (launches[k].work && code != 0) return build(steps);  // the library does something else now
-        device_.driver().check(code, "changing a kernel of a graph");
+        device_.check(code, "changing a kernel of a graph");
       }
       step.launches = std::move(launches);
       step.remember(steps[i]);
@@ -171,6 +170,7 @@ class GraphReplay final : public Replay {
 
   void destroy() {
     const DriverTable& call = device_.driver().call;
+    if (!device_.try_use()) executable_ = graph_ = nullptr;  // gone with the device
     if (executable_ != nullptr) call.graph_exec_destroy(executable_);
     if (graph_ != nullptr) call.graph_destroy(graph_);
     executable_ = nullptr;

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "gpu/event.h"
 #include "gpu/expression_source.h"
 #include "gpu/kernels.h"
+#include "gpu/staged_copy.h"
 #include "hearth/error.h"
 
 namespace hearth::gpu {
@@ -62,24 +64,6 @@ Extent extent_of(const Layout& layout) {
   return extent;
 }
 
-class Event {
- public:
-  explicit Event(const Driver& driver) : driver_(driver) {
-    driver.check(driver.call.event_create(&event_, 0), "creating an event");
-  }
-  ~Event() { driver_.call.event_destroy(event_); }
-  Event(const Event&) = delete;
-  Event& operator=(const Event&) = delete;
-  EventHandle handle() const { return event_; }
-  void record(StreamHandle stream) const {
-    driver_.check(driver_.call.event_record(event_, stream), "recording an event");
-  }
-
- private:
-  const Driver& driver_;
-  EventHandle event_ = nullptr;
-};
-
 }  // namespace
 
 Workbench::Workbench(GpuDevice& device, const Step& step) : device_(device), step_(step) {
@@ -87,14 +71,15 @@ Workbench::Workbench(GpuDevice& device, const Step& step) : device_(device), ste
   for (const Layout& input : step.inputs) {
     const Extent extent = extent_of(input);
     const auto count = static_cast<std::uint64_t>(extent.before + extent.after);
-    memory_.push_back(device.pool().allocate(count * dtype_size(input.dtype)));
+    memory_.push_back(device.pool().allocate(count * dtype_size(input.dtype), MemoryPurpose::tuning));
     fill(memory_.back()->data, input.dtype, count, seed++);
     inputs_.push_back(static_cast<char*>(memory_.back()->data) +
                       extent.before * static_cast<std::int64_t>(dtype_size(input.dtype)));
   }
   for (const Layout& output : step.outputs) {
-    memory_.push_back(device.pool().allocate(static_cast<std::size_t>(element_count(output.shape)) *
-                                             dtype_size(output.dtype)));
+    memory_.push_back(device.pool().allocate(
+        static_cast<std::size_t>(element_count(output.shape)) * dtype_size(output.dtype),
+        MemoryPurpose::tuning));
     outputs_.push_back(memory_.back()->data);
   }
   numbers_.resize(step.expression.immediates.size());
@@ -111,18 +96,14 @@ void Workbench::run(const Kernel& kernel, void* scratch) {
 }
 
 double Workbench::seconds(const Kernel& kernel) {
-  const Driver& driver = device_.driver();
-  const auto scratch = device_.pool().allocate(kernel.scratch_bytes());
-  device_.use();
-  const Event begin(driver), end(driver);
+  const auto scratch = device_.pool().allocate(kernel.scratch_bytes(), MemoryPurpose::tuning);
+  const Event begin(device_, Event::Timing::on), end(device_, Event::Timing::on);
   const auto timed = [&](int runs) {
     begin.record(device_.stream());
     for (int i = 0; i < runs; ++i) run(kernel, scratch->data);
     end.record(device_.stream());
     device_.synchronize();
-    float milliseconds = 0;
-    driver.check(driver.call.event_elapsed(&milliseconds, begin.handle(), end.handle()), "timing");
-    return static_cast<double>(milliseconds) * 1e-3 / runs;
+    return end.seconds_since(begin) / runs;
   };
   run(kernel, scratch->data);  // compiles
   device_.synchronize();
@@ -137,7 +118,7 @@ double Workbench::seconds(const Kernel& kernel) {
 }
 
 void Workbench::set_reference(const Kernel& kernel) {
-  const auto scratch = device_.pool().allocate(kernel.scratch_bytes());
+  const auto scratch = device_.pool().allocate(kernel.scratch_bytes(), MemoryPurpose::tuning);
   run(kernel, scratch->data);
   reference_ = memory_[inputs_.size()];
 }
@@ -145,15 +126,15 @@ void Workbench::set_reference(const Kernel& kernel) {
 void Workbench::compare(const PlainProduct& product, std::size_t scratch_bytes,
                         const std::function<void(StreamHandle, void*, void*)>& work) {
   const auto count = static_cast<std::uint64_t>(element_count(step_.domain));
-  const auto result = device_.pool().allocate(count * dtype_size(product.dtype));
-  const auto scratch = device_.pool().allocate(scratch_bytes);
+  const auto result = device_.pool().allocate(count * dtype_size(product.dtype), MemoryPurpose::tuning);
+  const auto scratch = device_.pool().allocate(scratch_bytes, MemoryPurpose::tuning);
   fill(result->data, product.dtype, count, 99);  // what was there before must not be the right answer
   device_.use();
   work(device_.stream(), result->data, scratch->data);
 
   const unsigned blocks = std::min(64u, device_.grid_for(count, threads));
   std::vector<float> worst(std::size_t{blocks} * threads);
-  const auto found = device_.pool().allocate(worst.size() * sizeof(float));
+  const auto found = device_.pool().allocate(worst.size() * sizeof(float), MemoryPurpose::tuning);
   // Results are rounded to the dtype by both; sums in f32 in another order differ by a few units of their
   // parts, which are at most 1 each.
   const float rounding = product.dtype == DType::bf16  ? 0x1p-8f
@@ -163,9 +144,7 @@ void Workbench::compare(const PlainProduct& product, std::size_t scratch_bytes,
   const Function function = device_.function(compare_source(product.dtype), "compare");
   device_.launch(function, {.x = blocks, .threads = threads}, result->data, reference_->data, count, relative,
                  absolute, found->data);
-  device_.driver().check(device_.driver().call.copy_to_host(worst.data(), found->data,
-                                                            worst.size() * sizeof(float), device_.stream()),
-                         "copying to the host");
+  copy_to_host(device_, worst.data(), found->data, worst.size() * sizeof(float));
   device_.synchronize();
   const float largest = *std::max_element(worst.begin(), worst.end());
   if (largest > 1)

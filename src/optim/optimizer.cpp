@@ -60,6 +60,7 @@ Tensor Optimizer::bias_correction(double decay) const { return -expm1(step_numbe
 
 void Optimizer::step(const Tensor& apply) {
   const NoGrad no_grad;
+  const DeviceScope where_parameters_are(parameters().front().device());
   const auto assign = [&](Tensor& variable, const Tensor& value) {
     const Tensor next = value.to(variable.dtype());
     variable.assign(apply.defined() ? where(apply, next, variable) : next);

@@ -45,6 +45,9 @@ LinearGraph linearize(std::span<Node* const> outputs) {
       Node* node = stack.back();
       if (node->mark == done) {
         stack.pop_back();
+      } else if (node->op == Op::constant) {  // a number, on whatever device its memory may be
+        stack.pop_back();
+        append(node, Op::constant);
       } else if (node->evaluated.load(std::memory_order_relaxed) || node->op == Op::value) {
         stack.pop_back();
         append(node, Op::value);

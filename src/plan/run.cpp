@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
 #include "device/profile.h"
@@ -75,11 +74,14 @@ std::vector<std::shared_ptr<Buffer>> run_plan(const Plan& plan, Backend& backend
                                               const PlanBindings& bindings) {
   std::vector<std::shared_ptr<Buffer>> outputs;
   outputs.reserve(plan.output_bytes.size());
+  std::size_t bytes = plan.arena_bytes;
   for (std::size_t i = 0; i < plan.output_bytes.size(); ++i) {
     const bool given = i < bindings.donated.size() && bindings.donated[i];
-    outputs.push_back(given ? bindings.donated[i] : backend.allocate(plan.output_bytes[i]));
+    outputs.push_back(given ? bindings.donated[i]
+                            : backend.allocate(plan.output_bytes[i], MemoryPurpose::results));
+    bytes += plan.output_bytes[i];
   }
-  const auto arena = plan.arena_bytes ? backend.allocate(plan.arena_bytes) : nullptr;
+  const auto arena = plan.arena_bytes ? backend.allocate(plan.arena_bytes, MemoryPurpose::arenas) : nullptr;
 
   std::vector<void*> pointers(plan.places.size());
   for (std::size_t i = 0; i < plan.places.size(); ++i) {
@@ -91,23 +93,24 @@ std::vector<std::shared_ptr<Buffer>> run_plan(const Plan& plan, Backend& backend
     pointers[i] = static_cast<char*>(base) + place.bytes;
   }
 
+  backend.admit_work(bytes);
   const bool profile = profiling_enabled();
   const bool validate = config().enable_strict_validation;
   if (plan.replay && !profile && !validate) {
     replay(plan, pointers, arena.get(), outputs, backend, bindings);
     return outputs;
   }
+  if (profile) backend.synchronize();  // what was queued before is not the first step's
   for (const auto& step : plan.steps) {
     const KernelArguments arguments = arguments_of(step, pointers, arena.get(), bindings);
     if (!profile && !validate) {
       step.kernel->run(arguments);
       continue;
     }
-    const auto start = std::chrono::steady_clock::now();
+    const std::int64_t begin = profile_clock();
     step.kernel->run(arguments);
     backend.synchronize();
-    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-    if (profile) record_step(step.op == Op::copy ? "elementwise" : op_name(step.op), elapsed.count());
+    if (profile) record_step(step.op == Op::copy ? "elementwise" : op_name(step.op), begin, profile_clock());
     if (validate) check_results(plan, step, outputs, arena.get(), backend);
   }
   return outputs;

@@ -18,6 +18,35 @@ Trace*& current_trace() {
   return trace;
 }
 
+namespace {
+
+// Restores the thread's trace, whatever happens.
+class TraceScope {
+ public:
+  explicit TraceScope(Trace* trace) : before_(std::exchange(current_trace(), trace)) {}
+  ~TraceScope() { current_trace() = before_; }
+  TraceScope(const TraceScope&) = delete;
+  TraceScope& operator=(const TraceScope&) = delete;
+
+ private:
+  Trace* before_;
+};
+
+// Makes the variable's value one that a plan of `device` can read as a leaf. Numbers go anywhere: one that
+// the variable may exchange for another becomes a value there.
+void make_leaf(const std::shared_ptr<detail::Variable>& variable, Device device) {
+  const NodeRef node = variable->node;
+  if (!node->evaluated.load(std::memory_order_acquire)) eval({Tensor(variable)});
+  if (node->op != Op::constant) return;
+  const Tensor value = make_value(node->shape, node->dtype, node->storage, node->device).to(device);
+  Node& leaf = *value.variable()->node;
+  leaf.requires_grad = node->requires_grad;
+  leaf.gradient = node->gradient;
+  variable->node = value.variable()->node;
+}
+
+}  // namespace
+
 void Trace::saw(const std::shared_ptr<detail::Variable>& variable) {
   Node* node = variable->node.get();
   if (node->trace == id || (node->op == Op::constant && node->weak)) return;
@@ -32,17 +61,11 @@ void Trace::saw(const std::shared_ptr<detail::Variable>& variable) {
     variable->node = twin.variable()->node;
     node = &own;
   }
-  if (!node->evaluated.load(std::memory_order_acquire)) {
-    // Made before the trace and not computed yet: its value is needed now, so that it can be read as a leaf.
-    Trace*& slot = current_trace();
-    Trace* mine = std::exchange(slot, nullptr);
-    try {
-      eval({Tensor(variable)});
-    } catch (...) {
-      slot = mine;
-      throw;
-    }
-    slot = mine;
+  if (!node->evaluated.load(std::memory_order_acquire) || node->op == Op::constant) {
+    // Made before the trace: its value is needed now.
+    const TraceScope untraced(nullptr);
+    make_leaf(variable, device);
+    node = variable->node.get();
   }
   captured.emplace(node, Captured{variable, NodeRef(node)});
 }
@@ -60,18 +83,6 @@ void Trace::will_touch(const std::shared_ptr<GradientSlot>& slot, bool read) {
 }
 
 namespace {
-
-// Restores the thread's trace, whatever happens.
-class TraceScope {
- public:
-  explicit TraceScope(Trace* trace) : before_(std::exchange(current_trace(), trace)) {}
-  ~TraceScope() { current_trace() = before_; }
-  TraceScope(const TraceScope&) = delete;
-  TraceScope& operator=(const TraceScope&) = delete;
-
- private:
-  Trace* before_;
-};
 
 struct LeafSource {
   enum class Kind { argument, captured, gradient, fixed } kind = Kind::fixed;
@@ -117,6 +128,7 @@ Hash128 signature(const std::vector<Tensor>& arguments) {
   for (const auto& argument : arguments) {
     hasher.add(static_cast<std::uint64_t>(argument.dtype()));
     hasher.add(argument.shape());
+    hasher.add(static_cast<std::uint64_t>(argument.device().kind) << 8 | argument.device().index);
     hasher.add(node_of(argument)->storage.strides);
   }
   return hasher.finish();
@@ -149,6 +161,7 @@ std::string Compiled::explain() const {
 std::shared_ptr<Compilation> Compiled::State::trace(const std::vector<Tensor>& arguments) {
   Trace trace;
   trace.id = next_trace.fetch_add(1);
+  trace.device = arguments.empty() ? default_device() : arguments[0].device();
   std::unordered_map<const Node*, std::size_t> argument_of;
 
   // The arguments are leaves without storage while the function runs.
@@ -195,11 +208,10 @@ std::shared_ptr<Compilation> Compiled::State::trace(const std::vector<Tensor>& a
   const LinearGraph graph = linearize(wanted);
   PlanOptions options = plan_options();
   options.describe_steps = true;
-  const Device device = arguments.empty() ? default_device() : arguments[0].device();
   std::vector<Replacement> replacements;
   for (std::size_t i = 0; i < trace.assigned.size(); ++i)
     replacements.push_back({trace.assigned[i].before.get(), compilation->returned + i});
-  compilation->plan = build_plan(graph, backend(device), options, replacements);
+  compilation->plan = build_plan(graph, backend(trace.device), options, replacements);
 
   for (auto leaf : compilation->plan->leaves) {
     Node* node = graph.nodes[leaf];
@@ -268,17 +280,18 @@ bool same_layout(const Shape& shape, const Strides& a, const Strides& b) {
 }
 }  // namespace
 
-// Since the trace, captured variables may have been given values with other strides, and gradients may have
-// come or gone.
+// Since the trace, captured variables may have been given values with other strides or on another device, and
+// gradients may have come or gone.
 bool Compiled::State::still_fits(const Compilation& compilation) {
   for (const auto& gradient : compilation.gradients)
     if (gradient.read && gradient.before != gradient.slot->gradient.defined()) return false;
   for (const auto& leaf : compilation.leaves) {
     if (leaf.kind != LeafSource::Kind::captured && leaf.kind != LeafSource::Kind::gradient) continue;
     const Tensor tensor = leaf.slot ? leaf.slot->gradient : Tensor(leaf.variable);
+    make_leaf(tensor.variable(), compilation.plan->device);
     const Node& node = *tensor.variable()->node;
-    if (!node.evaluated.load(std::memory_order_acquire)) eval({tensor});
-    if (!(node.shape == leaf.shape) || !same_layout(node.shape, node.storage.strides, leaf.strides))
+    if (!(node.device == compilation.plan->device) || !(node.shape == leaf.shape) ||
+        !same_layout(node.shape, node.storage.strides, leaf.strides))
       return false;
   }
   return true;

@@ -29,35 +29,35 @@ const Tensor& Tensor::eval() const {
 
 bool Tensor::is_evaluated() const { return node_of(*this)->evaluated.load(std::memory_order_acquire); }
 
-namespace {
-
-// The evaluated elements in host memory, row-major; `keep` holds what must stay alive.
-const void* host_elements(const Tensor& tensor, Tensor& keep, std::vector<std::byte>& staging) {
-  keep = tensor;
-  keep.eval();
-  const NodeRef* node = &node_of(keep);
+HostElements::HostElements(const Tensor& tensor) : keep_(tensor) {
+  keep_.eval();
+  const NodeRef* node = &node_of(keep_);
   if (!is_contiguous((*node)->shape, (*node)->storage.strides)) {
-    keep = copy(keep).eval();
-    node = &node_of(keep);
+    keep_ = copy(keep_).eval();
+    node = &node_of(keep_);
   }
   Backend& owner = backend((*node)->device);
+  const Buffer& buffer = *(*node)->storage.buffer;
   const auto offset = static_cast<std::size_t>(storage_bytes((*node)->dtype, (*node)->storage.offset));
-  if (owner.host_accessible()) return static_cast<const char*>((*node)->storage.buffer->data) + offset;
-  staging.resize(tensor.nbytes());
+  if (owner.host_accessible()) {
+    bytes_ = {static_cast<const std::byte*>(buffer.data) + offset, tensor.nbytes()};
+    return;
+  }
+  staging_.resize(tensor.nbytes());
   if (is_quantised((*node)->dtype))
-    owner.load_blocks(staging.data(), *(*node)->storage.buffer, (*node)->dtype, staging.size());
+    owner.load_blocks(staging_.data(), buffer, (*node)->dtype, staging_.size());
   else
-    owner.copy_to_host(staging.data(), *(*node)->storage.buffer, offset, staging.size());
-  return staging.data();
+    owner.copy_to_host(staging_.data(), buffer, offset, staging_.size());
+  bytes_ = staging_;
 }
+
+namespace {
 
 template <typename T>
 std::vector<T> converted_elements(const Tensor& tensor) {
   const Tensor typed = tensor.dtype() == dtype_of<T> ? tensor : cast(tensor.detach(), dtype_of<T>);
-  Tensor keep;
-  std::vector<std::byte> staging;
-  const T* data = static_cast<const T*>(host_elements(typed, keep, staging));
-  return std::vector<T>(data, data + tensor.numel());
+  const HostElements elements(typed);
+  return std::vector<T>(elements.as<T>(), elements.as<T>() + tensor.numel());
 }
 
 }  // namespace
@@ -78,10 +78,8 @@ template std::vector<float> Tensor::to_vector() const;
 template std::vector<double> Tensor::to_vector() const;
 
 std::vector<std::byte> Tensor::to_bytes() const {
-  Tensor keep;
-  std::vector<std::byte> staging;
-  const auto* data = static_cast<const std::byte*>(host_elements(*this, keep, staging));
-  return std::vector<std::byte>(data, data + nbytes());
+  const HostElements elements(*this);
+  return std::vector<std::byte>(elements.bytes().begin(), elements.bytes().end());
 }
 
 const void* Tensor::raw_data() const {
@@ -241,7 +239,7 @@ Tensor Tensor::to(DType dtype) const { return cast(*this, dtype); }
 
 Tensor Tensor::to(Device target) const {
   if (device() == target) return *this;
-  return from_host(to_bytes(), shape(), dtype(), target);
+  return from_host(HostElements(*this).bytes(), shape(), dtype(), target);
 }
 
 Tensor Tensor::contiguous() const { return hearth::contiguous(*this); }

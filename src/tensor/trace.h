@@ -13,6 +13,7 @@ namespace hearth {
 
 struct Trace {
   std::uint32_t id = 0;
+  Device device;  // on which the plan will run
 
   // Variables whose value from before the trace was read, by the node they named then.
   struct Captured {

@@ -49,6 +49,24 @@ Tensor make_value(const Shape& shape, DType dtype, Storage storage, Device devic
 // A leaf on `device` with a copy of the host's bytes; those of a block format as in files.
 Tensor from_host(std::span<const std::byte> bytes, const Shape& shape, DType dtype, Device device);
 
+// The elements of a tensor in host memory, row-major; computed where that is not done yet.
+class HostElements {
+ public:
+  explicit HostElements(const Tensor& tensor);
+  HostElements(const HostElements&) = delete;
+  HostElements& operator=(const HostElements&) = delete;
+  std::span<const std::byte> bytes() const { return bytes_; }
+  template <typename T>
+  const T* as() const {
+    return reinterpret_cast<const T*>(bytes_.data());
+  }
+
+ private:
+  Tensor keep_;  // whose memory it is, or
+  std::vector<std::byte> staging_;
+  std::span<const std::byte> bytes_;
+};
+
 // A number of the given dtype, shape ().
 Tensor make_constant(double real, std::int64_t integer, DType dtype, bool weak = false);
 Tensor make_constant(double value, DType dtype);

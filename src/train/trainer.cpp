@@ -9,6 +9,7 @@
 #include "hearth/eval.h"
 #include "hearth/grad.h"
 #include "hearth/precision.h"
+#include "hearth/profile.h"
 #include "hearth/random.h"
 #include "hearth/train.h"
 #include "train/checkpoint.h"
@@ -213,6 +214,7 @@ struct Trainer::Impl {
   }
 
   double take_step(const std::vector<Batch>& batches) {
+    const ProfileRegion region("step");
     if (compiled_step) {
       batch_fields = batches[0].size();
       std::vector<Tensor> arguments;
@@ -474,6 +476,7 @@ struct Trainer::Impl {
 
   // The batches of one step; none at the end of an epoch.
   std::vector<Batch> next_batches(data::DataLoader& train) const {
+    const ProfileRegion region("batch");
     std::vector<Batch> batches;
     const std::int64_t wanted =
         std::min(config.accumulate, std::max<std::int64_t>(1, train.size() - train.position()));
@@ -572,6 +575,7 @@ Result Trainer::fit(data::DataLoader& train, data::DataLoader* evaluation) {
   std::optional<Ending> ending;
   for (;;) {
     if (run.record_due(train)) {
+      const ProfileRegion region("evaluate");
       if (const auto record = run.make_record(train, evaluation, interrupt)) {
         bar.line(run.describe(*record));
         for (auto& callback : run.callbacks) callback->on_record(*this, *record);
@@ -579,6 +583,7 @@ Result Trainer::fit(data::DataLoader& train, data::DataLoader* evaluation) {
     }
     ending = run.ending(train, interrupt);
     if (run.save_due(ending)) {
+      const ProfileRegion region("checkpoint");
       const auto path = run.save(train);
       for (auto& callback : run.callbacks) callback->on_checkpoint(*this, path);
     }

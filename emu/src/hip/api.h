@@ -4,8 +4,11 @@
 
 #include <exception>
 #include <new>
+#include <optional>
+#include <string_view>
 #include <type_traits>
 
+#include "hip/fault_injection.h"
 #include "hip/hip_types.h"
 
 #define HIP_API extern "C" __attribute__((visibility("default")))
@@ -35,14 +38,17 @@ hipError_t keep_error(hipError_t error) noexcept;
 hipError_t translate_exception() noexcept;  // call inside a catch block
 const char* error_name(hipError_t error) noexcept;
 const char* error_text(hipError_t error) noexcept;
+std::optional<hipError_t> error_from_name(std::string_view name) noexcept;
 
 // True from the moment the process begins to exit, and in a child after fork: nothing may be touched any
 // more.
 bool shutting_down() noexcept;
 
+// `function` is the entry point that calls.
 template <class Body>
-hipError_t api(Body&& body) noexcept {
+hipError_t api(Body&& body, const char* function = __builtin_FUNCTION()) noexcept {
   if (shutting_down()) return hipErrorDeinitialized;
+  if (const hipError_t fault = injected_fault(function); fault != hipSuccess) return keep_error(fault);
   try {
     if constexpr (std::is_void_v<std::invoke_result_t<Body>>) {
       body();

@@ -79,7 +79,7 @@ hipDeviceProp_tR0600 properties(const Device& device) {
   p.maxBlocksPerMultiProcessor = p.maxThreadsPerMultiProcessor / p.maxThreadsPerBlock;
   p.hostRegisterSupported = 1;
   p.memoryPoolsSupported = 1;
-  set_text(p.gcnArchName, chip.target);
+  set_text(p.gcnArchName, device.target);
   p.maxSharedMemoryPerMultiProcessor = chip.lds_per_unit;
   p.clockInstructionRate = 100000;  // s_memrealtime counts at 100 MHz
   p.arch.hasGlobalInt32Atomics = 1;

@@ -135,6 +135,12 @@ const char* error_text(hipError_t error) noexcept {
   return entry ? entry->text : "unknown error";
 }
 
+std::optional<hipError_t> error_from_name(std::string_view name) noexcept {
+  for (const ErrorEntry& entry : entries)
+    if (entry.name == name) return entry.code;
+  return std::nullopt;
+}
+
 }  // namespace hipemu::hip
 
 using namespace hipemu::hip;

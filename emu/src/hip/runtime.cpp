@@ -34,21 +34,27 @@ std::vector<std::string_view> split(std::string_view text) {
   }
 }
 
+struct ListedDevice {
+  int physical = 0;  // place in HIPEMU's list
+  const Chip* chip = nullptr;
+  std::string_view target;
+};
+
 // As ROCm reads its variables: a list of indices (or GPU-<uuid>); the first entry that is none ends it.
-void filter(std::vector<std::pair<int, const Chip*>>& visible, const char* value) {
-  std::vector<std::pair<int, const Chip*>> kept;
+void filter(std::vector<ListedDevice>& visible, const char* value) {
+  std::vector<ListedDevice> kept;
   for (const std::string_view part : split(value)) {
     int index = -1;
     if (part.starts_with("GPU-")) {
       for (size_t i = 0; i < visible.size(); ++i)
-        if (part.substr(4) == fmt::format("{:016x}", visible[i].first + 1)) index = static_cast<int>(i);
+        if (part.substr(4) == fmt::format("{:016x}", visible[i].physical + 1)) index = static_cast<int>(i);
     } else {
       const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), index);
       if (error != std::errc() || end != part.data() + part.size()) index = -1;
     }
     if (index < 0 || index >= static_cast<int>(visible.size())) break;
     bool duplicate = false;
-    for (const auto& entry : kept) duplicate = duplicate || entry.first == visible[index].first;
+    for (const auto& entry : kept) duplicate = duplicate || entry.physical == visible[index].physical;
     if (duplicate) break;
     kept.push_back(visible[index]);
   }
@@ -57,8 +63,9 @@ void filter(std::vector<std::pair<int, const Chip*>>& visible, const char* value
 
 std::vector<std::unique_ptr<Device>> find_devices() {
   const char* list = std::getenv("HIPEMU");
-  std::vector<std::pair<int, const Chip*>> visible;
-  for (const std::string_view name : split(list && *list ? list : "gfx1100")) {
+  std::vector<ListedDevice> visible;
+  for (const std::string_view entry : split(list && *list ? list : "gfx1100")) {
+    const std::string_view name = entry.substr(0, entry.find('='));
     const Chip* chip = find_chip(name);
     if (!chip) {
       std::vector<std::string_view> known;
@@ -67,7 +74,8 @@ std::vector<std::unique_ptr<Device>> find_devices() {
                  fmt::join(known, ", "));
       return {};
     }
-    visible.emplace_back(static_cast<int>(visible.size()), chip);
+    const std::string_view target = name.size() < entry.size() ? entry.substr(name.size() + 1) : chip->target;
+    visible.push_back({static_cast<int>(visible.size()), chip, target});
   }
   if (const char* list_of_rocr = std::getenv("ROCR_VISIBLE_DEVICES")) filter(visible, list_of_rocr);
   // HIP's own variable; where it says nothing, the name that programs ported from CUDA know.
@@ -76,11 +84,12 @@ std::vector<std::unique_ptr<Device>> find_devices() {
   if (visible_list && *visible_list) filter(visible, visible_list);
 
   std::vector<std::unique_ptr<Device>> found;
-  for (const auto& [physical, chip] : visible) {
+  for (const ListedDevice& listed : visible) {
     auto device = std::make_unique<Device>();
     device->index = static_cast<int>(found.size());
-    device->physical = physical;
-    device->chip = chip;
+    device->physical = listed.physical;
+    device->chip = listed.chip;
+    device->target = listed.target;
     found.push_back(std::move(device));
   }
   return found;

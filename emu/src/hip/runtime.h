@@ -25,6 +25,7 @@ struct Device {
   int index = 0;     // as the program counts
   int physical = 0;  // in HIPEMU's list, before the *_VISIBLE_DEVICES filters: decides the PCI address
   const Chip* chip = nullptr;
+  std::string target;  // what it says its architecture is; the chip's own unless HIPEMU says otherwise
 
   // The first fault of a kernel. Once set, no more work is done for this device and every call that
   // synchronises reports it, until hipDeviceReset.

@@ -55,7 +55,7 @@ void check_chips(const std::string& list) {
   std::size_t start = 0;
   while (start <= list.size()) {
     const std::size_t end = std::min(list.find(',', start), list.size());
-    const std::string name = list.substr(start, end - start);
+    const std::string entry = list.substr(start, end - start), name = entry.substr(0, entry.find('='));
     if (!find_chip(name))
       throw ToolError(fmt::format("unknown chip \"{}\"; known are {}", name, known_chips()));
     start = end + 1;

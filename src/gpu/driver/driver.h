@@ -158,9 +158,10 @@ struct OpenAttempt {
 
 struct Driver {
   DeviceKind kind = DeviceKind::rocm;
-  std::string name;              // "HIP" or "CUDA"
-  std::string library;           // file that was opened
-  std::string compiler_library;  // empty: there is none. There may be one where the driver is unavailable
+  std::string name;                  // "HIP" or "CUDA"
+  std::string library;               // file that was opened
+  std::string compiler_library;      // empty: there is none. There may be one where the driver is unavailable
+  bool compiles_in_parallel = true;  // the compiler may be called from several threads at once
   std::vector<OpenAttempt> attempts;
   std::string unavailable;  // why it cannot be used; empty when it can
   DriverTable call;

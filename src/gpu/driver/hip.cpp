@@ -30,6 +30,7 @@ struct Hip {
 };
 Hip hip;
 
+constexpr const char* symbol_of_rocm6 = "hipGetDevicePropertiesR0600";  // ROCm 5 does not have it
 constexpr int host_to_device = 1, device_to_host = 2, device_to_device = 3;
 
 // gcnArchName without the features: "gfx942:sramecc+:xnack-" is "gfx942". Its place in the property structure
@@ -176,8 +177,8 @@ void bind_runtime(const Library& library, Driver& driver, std::vector<std::strin
   library.bind(call.graph_exec_destroy, {"hipGraphExecDestroy"}, missing);
   library.bind(hip.error_name, {"hipGetErrorName"}, missing);
   library.bind(hip.error_text, {"hipGetErrorString"}, missing);
-  hip.properties_of_rocm6 = library.find("hipGetDevicePropertiesR0600") != nullptr;
-  library.bind(hip.get_properties, {"hipGetDevicePropertiesR0600", "hipGetDeviceProperties"}, missing);
+  hip.properties_of_rocm6 = library.find(symbol_of_rocm6) != nullptr;
+  library.bind(hip.get_properties, {symbol_of_rocm6, "hipGetDeviceProperties"}, missing);
   call.device_architecture = device_architecture;
   call.enable_peer = enable_peer;
   call.allocate_host = allocate_host;
@@ -215,6 +216,9 @@ void open_compiler(const Library& runtime, Driver& driver) {
   std::vector<std::string> missing;
   bind_compiler(compiler, driver.call, missing);
   if (missing.empty()) driver.compiler_library = compiler.path();
+  // AMD's compiler runs LLVM in this process. Up to ROCm 5, two compilations at once met in LLVM's static
+  // variables and ended the process; later versions take a lock of their own.
+  driver.compiles_in_parallel = runtime.find(symbol_of_rocm6) != nullptr;
 }
 
 void open_runtime(const Library& runtime, Driver& driver) {
