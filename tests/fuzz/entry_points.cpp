@@ -93,6 +93,8 @@ void gguf(io::Bytes file) {
   const auto reread = io::parse_gguf(std::as_bytes(std::span(written)), "written");
   require(io::lay_out_gguf(reread.metadata, specs).header == layout.header,
           "a round trip changes the header");
+}
+
 void chat_template(io::Bytes file) {
   static const auto variables = nlohmann::ordered_json::parse(R"({
     "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Größe? <b>'\"&"},
