@@ -22,7 +22,7 @@ std::unique_ptr<Kernel> make_pooling(const Step& step);      // max_pool avg_poo
 std::unique_ptr<Kernel> make_scan(const Step& step);         // argmax argmin cumsum cumprod argsort
 std::unique_ptr<Kernel> make_movement(const Step& step);     // concat pad unslice arange
 std::unique_ptr<Kernel> make_cached_attention(const Step& step);
-std::unique_ptr<Kernel> make_indexing(const Step& step);     // take index_add gather scatter scatter_add
+std::unique_ptr<Kernel> make_indexing(const Step& step);  // take index_add gather scatter scatter_add
 std::unique_ptr<Kernel> make_normalisation(
     const Step& step);  // softmax log_softmax layer_norm rms_norm rope, gradients
 std::unique_ptr<Kernel> make_quantised(
