@@ -96,5 +96,100 @@ TEST_F(RealModels, TinyStoriesOf656K) {
   }
 }
 
+// What is generated after a prompt is the rest of the text, its first space included; stops cut it.
+TEST_F(RealModels, TextGoesOn) {
+  const Model model = Model::load(models / "stories260K" / "stories260K.gguf");
+  Session session(model);
+  const auto prompt = model.tokenizer().encode("Once upon a time, there was a");
+  const GenerateOptions options{.most_tokens = 40, .sampling = {.temperature = 0}};
+  std::string streamed;
+  const auto whole = session.generate(prompt, options, [&](TokenId, std::string_view text) {
+    streamed += text;
+    return true;
+  });
+  EXPECT_TRUE(whole.text.starts_with(" little girl")) << whole.text;
+  EXPECT_EQ(streamed, whole.text);
+  EXPECT_EQ(whole.reason, FinishReason::length);
+  EXPECT_EQ(whole.tokens.size(), 40u);
+
+  GenerateOptions stopped = options;
+  stopped.stop = {"girl named", "nobody says this"};
+  const auto cut = session.generate(prompt, stopped);
+  EXPECT_EQ(cut.text, " little ");
+  EXPECT_EQ(cut.reason, FinishReason::stop);
+  EXPECT_EQ(cut.reused_tokens, static_cast<std::int64_t>(prompt.size()) - 1);  // all but the last
+
+  int calls = 0;
+  const auto cancelled =
+      session.generate(prompt, options, [&](TokenId, std::string_view) { return ++calls < 3; });
+  EXPECT_EQ(cancelled.reason, FinishReason::cancelled);
+  EXPECT_EQ(cancelled.tokens.size(), 3u);
+}
+
+TEST_F(RealModels, TheSameSeedGivesTheSameText) {
+  const Model model = Model::load(models / "stories260K" / "stories260K.gguf");
+  Session session(model);
+  const auto prompt = model.tokenizer().encode("One day");
+  const auto text_of = [&](std::uint64_t seed) {
+    return session.generate(prompt, {.most_tokens = 30, .sampling = {.temperature = 1.5, .seed = seed}}).text;
+  };
+  EXPECT_EQ(text_of(7), text_of(7));
+  EXPECT_NE(text_of(7), text_of(8));
+}
+
+TEST_F(RealModels, WrongUseIsRefused) {
+  const Model model = Model::load(models / "stories260K" / "stories260K.gguf", {.context = 32});
+  Session session(model);
+  EXPECT_THROW(Session{model}, ValueError);  // room for one sequence
+  EXPECT_THROW(session.feed({}), ValueError);
+  const std::vector<TokenId> unknown{512}, negative{-1}, many(33, 5), fine(32, 5);
+  EXPECT_THROW(session.feed(unknown), ValueError);
+  EXPECT_THROW(session.feed(negative), ValueError);
+  EXPECT_THROW(session.feed(many), ValueError);
+  EXPECT_TRUE(session.tokens().empty());
+  session.feed(fine);
+  EXPECT_THROW(session.feed({fine.data(), 1}), ValueError);
+  session.truncate(31);
+  const auto full = session.generate(std::vector<TokenId>(32, 5), {.ignore_end = true});
+  EXPECT_EQ(full.reason, FinishReason::context);
+  EXPECT_EQ(full.tokens.size(), 1u);
+  EXPECT_THROW(Model::load(models / "nothing.gguf"), FileError);
+  EXPECT_THROW(Model::load(models / "stories260K" / "stories260K.gguf", {.cache_dtype = DType::i8}),
+               ValueError);
+}
+
+TEST(Sampling, StepsDoWhatTheySay) {
+  const std::vector<float> scores{1, 3, 2, -4, 2.5f};
+  EXPECT_EQ(Sampler({.temperature = 0}).choose(scores), 1);
+  EXPECT_EQ(Sampler({.bias = {{3, 100.0}}, .temperature = 0}).choose(scores), 3);
+  Sampler penalised({.repetition_penalty = 3, .temperature = 0});
+  EXPECT_EQ(penalised.choose(scores), 1);
+  EXPECT_EQ(penalised.choose(scores), 4);  // 3 / 3 is less than 2.5
+  const auto seen = [&](const SamplingOptions& options) {
+    Sampler sampler(options);
+    std::map<TokenId, int> counts;
+    for (int i = 0; i < 4000; ++i) ++counts[sampler.choose(scores)];
+    return counts;
+  };
+  const SamplingOptions open{
+      .penalty_window = 0, .temperature = 1, .top_k = 0, .top_p = 1, .min_p = 0, .seed = 5};
+  auto counts = seen(open);
+  double total = 0;
+  for (const float score : scores) total += std::exp(score);
+  for (const TokenId token : {0, 1, 2, 4})
+    EXPECT_NEAR(counts[token] / 4000.0, std::exp(scores[static_cast<std::size_t>(token)]) / total, 0.03);
+  SamplingOptions few = open;
+  few.top_k = 2;
+  EXPECT_EQ(seen(few).size(), 2u);
+  few = open;
+  few.top_p = 0.5;  // 3 has 0.44, 2.5 has 0.27
+  EXPECT_EQ(seen(few).size(), 2u);
+  few = open;
+  few.min_p = 0.5;  // exp(-0.5) = 0.61, exp(-1) = 0.37
+  EXPECT_EQ(seen(few).size(), 2u);
+  EXPECT_THROW(Sampler({.temperature = -1}), ValueError);
+  EXPECT_THROW(Sampler({.top_p = 0}), ValueError);
+}
+
 }  // namespace
 }  // namespace hearth::llm

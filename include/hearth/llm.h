@@ -54,6 +54,7 @@ class Model {
   std::int64_t context() const;      // of a sequence
   std::size_t weight_bytes() const;  // as they are kept
   std::size_t cache_bytes() const;
+  const std::string& chat_template() const;  // as the file has it (hearth/chat_template.h); empty: none
   std::int64_t parameters() const;
 
   struct State;

@@ -21,6 +21,7 @@ int main(int argc, char** argv) {
   });
   cli::Action action;
   cli::add_run(app, action);
+  cli::add_chat(app, action);
   cli::add_demo(app, action);
   cli::add_train(app, action);
   cli::add_devices(app, action);

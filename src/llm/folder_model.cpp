@@ -13,12 +13,16 @@
 namespace hearth::llm {
 namespace {
 
-nlohmann::json read_json(const std::filesystem::path& path) {
+std::string read_text(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) throw FileError(fmt::format("cannot open {}", path.string()));
   std::ostringstream text;
   text << file.rdbuf();
-  auto json = nlohmann::json::parse(text.str(), nullptr, false);
+  return text.str();
+}
+
+nlohmann::json read_json(const std::filesystem::path& path) {
+  auto json = nlohmann::json::parse(read_text(path), nullptr, false);
   if (!json.is_object()) throw FormatError(fmt::format("{}: not a JSON object", path.string()));
   return json;
 }
@@ -76,6 +80,22 @@ ModelConfig read_config(const nlohmann::json& json, const std::filesystem::path&
   if (members.has("rope_scaling"))
     throw FormatError(fmt::format("{}: scaled rope is not supported yet", path.string()));
   return c;
+}
+
+// In a file of its own, or in tokenizer_config.json as a text or as a list of named ones.
+std::string read_chat_template(const std::filesystem::path& folder) {
+  if (std::filesystem::exists(folder / "chat_template.jinja"))
+    return read_text(folder / "chat_template.jinja");
+  const auto path = folder / "tokenizer_config.json";
+  if (!std::filesystem::exists(path)) return {};
+  const auto json = read_json(path);
+  const auto found = json.find("chat_template");
+  if (found == json.end()) return {};
+  if (found->is_string()) return found->get<std::string>();
+  if (found->is_array())
+    for (const auto& entry : *found)
+      if (entry.is_object() && entry.value("name", "") == "default") return entry.value("template", "");
+  return {};
 }
 
 // The names of both kinds of files.
@@ -163,6 +183,7 @@ ModelFile open_folder_model(const std::filesystem::path& path) {
     return shards->files[shards->file_of.at(stored)].tensor(stored);
   };
   model.tokenizer = [path] { return Tokenizer::from_folder(path); };
+  model.chat_template = read_chat_template(path);
   return model;
 }
 

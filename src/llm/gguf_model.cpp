@@ -43,6 +43,7 @@ ModelFile open_gguf_model(const std::filesystem::path& path) {
     throw FormatError(fmt::format("{}: there is no tensor token_embd.weight: a vocabulary without a model?",
                                   path.string()));
   c.vocabulary = file.shape("token_embd.weight")[0];
+  model.chat_template = file.get<std::string>("tokenizer.chat_template").value_or("");
   model.contains = [file](const std::string& name) { return file.contains(name); };
   model.tensor = [file](const std::string& name) { return file.tensor(name); };
   model.tokenizer = [file] { return Tokenizer::from_gguf(file); };

@@ -80,6 +80,7 @@ Model Model::load(const std::filesystem::path& path, const LoadOptions& options)
   if (state->tokenizer->size() > file.config.vocabulary)
     throw FormatError(fmt::format("{}: the tokenizer has {} tokens, the model {}", path.string(),
                                   state->tokenizer->size(), file.config.vocabulary));
+  state->chat_template = file.chat_template;
   state->device = options.device;
   state->context = std::min(options.context > 0 ? options.context : default_context, file.config.context);
   const DeviceScope here(options.device);
@@ -108,6 +109,7 @@ Device Model::device() const { return state_->device; }
 std::int64_t Model::context() const { return state_->context; }
 std::size_t Model::weight_bytes() const { return state_->weight_bytes; }
 std::size_t Model::cache_bytes() const { return state_->cache_bytes; }
+const std::string& Model::chat_template() const { return state_->chat_template; }
 std::int64_t Model::parameters() const { return state_->parameters; }
 
 std::vector<float> Model::State::append(Sequence& sequence, std::span<const TokenId> tokens,

@@ -21,6 +21,7 @@ struct Sequence {
 struct Model::State {
   ModelConfig config;
   std::optional<Tokenizer> tokenizer;
+  std::string chat_template;
   Device device;
   Weights weights;
   KeyValueCache cache;

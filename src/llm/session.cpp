@@ -88,6 +88,7 @@ GenerateResult Session::generate(std::span<const TokenId> prompt, const Generate
   result.prompt_seconds = seconds_since(start);
   start = Clock::now();
   StreamDecoder decoder(tokenizer, {.skip_special = true});
+  decoder.push(prompt.back());  // what follows is not the beginning of a text: it keeps its space
   StopTexts stops(options.stop);
   const auto give = [&](TokenId token, const std::string& text) {
     result.text += text;

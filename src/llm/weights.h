@@ -36,6 +36,7 @@ struct ModelFile {
   std::function<bool(const std::string&)> contains;
   std::function<Tensor(const std::string&)> tensor;  // in host memory
   std::function<Tokenizer()> tokenizer;
+  std::string chat_template;  // empty: none
   std::filesystem::path path;
 };
 

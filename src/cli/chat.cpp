@@ -1,0 +1,184 @@
+// `hearth chat`: a conversation with a language model.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/language_model.h"
+#include "hearth/chat_template.h"
+#include "hearth/error.h"
+#include "train/interrupt.h"
+
+namespace hearth::cli {
+namespace {
+
+struct ChatCommandOptions : LanguageModelOptions {
+  std::string system, template_file;
+};
+
+constexpr std::string_view help =
+    "/clear         forget the conversation\n"
+    "/system TEXT   say how the model should behave, and begin anew\n"
+    "/again         another answer to the last message\n"
+    "/save FILE     write the conversation as JSON\n"
+    "/load FILE     go on with one\n"
+    "/exit          leave (so does the end of the input)\n";
+
+std::string text_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw FileError(fmt::format("cannot open {}", path));
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+class Conversation {
+ public:
+  Conversation(const ChatCommandOptions& options, const llm::Model& model)
+      : options_(options),
+        generate_(options.generate),
+        model_(model),
+        session_(model),
+        template_(options.template_file.empty() ? model.chat_template() : text_of(options.template_file)) {
+    chat_.bos_token = token_text(model.tokenizer().special().bos);
+    chat_.eos_token = token_text(model.tokenizer().special().eos);
+    begin(options.system);
+  }
+
+  // False: the user wants to leave.
+  bool take(const std::string& line) {
+    if (!line.starts_with('/')) {
+      messages_.push_back({{"role", "user"}, {"content", line}});
+      answer();
+      return true;
+    }
+    const auto space = line.find(' ');
+    const std::string command = line.substr(0, space),
+                      argument = space == std::string::npos ? "" : line.substr(space + 1);
+    if (command == "/exit" || command == "/quit") return false;
+    if (command == "/clear")
+      begin(system_);
+    else if (command == "/system")
+      begin(argument);
+    else if (command == "/again")
+      again();
+    else if (command == "/save")
+      save(argument);
+    else if (command == "/load")
+      load(argument);
+    else
+      fmt::print(stderr, "{}", help);
+    return true;
+  }
+
+ private:
+  std::string token_text(std::optional<TokenId> token) const {
+    return token ? std::string(model_.tokenizer().text(*token)) : "";
+  }
+
+  void begin(const std::string& system) {
+    system_ = system;
+    messages_ = nlohmann::ordered_json::array();
+    if (!system.empty()) messages_.push_back({{"role", "system"}, {"content", system}});
+  }
+
+  void again() {
+    if (!messages_.empty() && messages_.back()["role"] == "assistant") messages_.erase(messages_.size() - 1);
+    if (messages_.empty() || messages_.back()["role"] != "user")
+      throw ValueError("there is no message to answer");
+    answer();
+  }
+
+  void answer() {
+    // The template writes the special tokens, the first one included.
+    const std::string text = template_.render(messages_, chat_);
+    const std::vector<TokenId> tokens =
+        model_.tokenizer().encode(text, {.add_special = false, .parse_special = true});
+    if (static_cast<std::int64_t>(tokens.size()) >= model_.context()) {
+      messages_.erase(messages_.size() - 1);
+      throw ValueError(
+          fmt::format("the conversation has {} tokens, the context {}; /clear begins anew, --ctx "
+                      "asks for a larger context",
+                      tokens.size(), model_.context()));
+    }
+    const train::InterruptGuard interrupt(true);
+    const llm::GenerateResult result =
+        session_.generate(tokens, generate_, [&](TokenId, std::string_view piece) {
+          std::fwrite(piece.data(), 1, piece.size(), stdout);
+          std::fflush(stdout);
+          return !interrupt.requested();
+        });
+    fmt::print("\n");
+    if (generate_.sampling.seed != 0) ++generate_.sampling.seed;  // /again gives another answer
+    if (!options_.quiet) fmt::print(stderr, "[{}]\n", speed_text(result));
+    messages_.push_back({{"role", "assistant"}, {"content", result.text}});
+  }
+
+  void save(const std::string& path) const {
+    if (path.empty()) throw ValueError("/save needs the name of a file");
+    const std::string text = messages_.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+    std::ofstream file(path, std::ios::binary);
+    file << text << std::flush;
+    if (!file) throw FileError(fmt::format("cannot write {}", path));
+  }
+
+  void load(const std::string& path) {
+    const auto json = nlohmann::ordered_json::parse(text_of(path), nullptr, false);
+    bool fine = json.is_array();
+    if (fine)
+      for (const auto& message : json)
+        fine = fine && message.is_object() && message.contains("role") && message["role"].is_string() &&
+               message.contains("content");
+    if (!fine) throw FormatError(fmt::format("{}: not a conversation", path));
+    messages_ = json;
+  }
+
+  const ChatCommandOptions& options_;
+  llm::GenerateOptions generate_;
+  const llm::Model& model_;
+  llm::Session session_;
+  ChatTemplate template_;
+  ChatOptions chat_;
+  std::string system_;
+  nlohmann::ordered_json messages_;
+};
+
+int chat(const ChatCommandOptions& options) {
+  const llm::Model model = load_model(options);
+  if (model.chat_template().empty() && options.template_file.empty())
+    throw ValueError(
+        "this model has no chat template; `hearth run` goes on from a text, --template gives one");
+  Conversation conversation(options, model);
+  const bool terminal = isatty(STDIN_FILENO);
+  if (terminal && !options.quiet) fmt::print(stderr, "/help lists commands; Ctrl-C stops an answer.\n");
+  for (std::string line;;) {
+    if (terminal) fmt::print("> ");
+    std::fflush(stdout);
+    if (!std::getline(std::cin, line)) break;
+    if (line.empty()) continue;
+    try {
+      if (!conversation.take(line)) break;
+    } catch (const Error& error) {
+      fmt::print(stderr, "hearth: error: {}\n", error.what());
+      if (!terminal) return failure;
+    }
+  }
+  if (terminal) fmt::print("\n");
+  return success;
+}
+
+}  // namespace
+
+void add_chat(CLI::App& app, Action& action) {
+  auto options = std::make_shared<ChatCommandOptions>();
+  auto* command = app.add_subcommand("chat", "Talk with a language model");
+  add_language_model_options(*command, *options);
+  command->add_option("--system", options->system, "How the model should behave");
+  command->add_option("--template", options->template_file,
+                      "A chat template (Jinja) in place of the model's");
+  command->callback([options, &action] { action = [options] { return chat(*options); }; });
+}
+
+}  // namespace hearth::cli

@@ -1,0 +1,95 @@
+// Options of language models, and loading one.
+#include "cli/language_model.h"
+
+#include <fmt/format.h>
+
+#include "hearth/config.h"
+#include "hearth/error.h"
+#include "hearth/progress.h"
+
+namespace hearth::cli {
+namespace {
+
+std::string size_text(std::size_t bytes) {
+  const double amount = static_cast<double>(bytes);
+  return amount < 1e6   ? fmt::format("{:.0f} kB", amount * 1e-3)
+         : amount < 1e9 ? fmt::format("{:.1f} MB", amount * 1e-6)
+                        : fmt::format("{:.2f} GB", amount * 1e-9);
+}
+
+double speed(std::int64_t tokens, double seconds) {
+  return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
+}
+
+}  // namespace
+
+void add_language_model_options(CLI::App& command, LanguageModelOptions& options) {
+  command.add_option("model", options.model, "A GGUF file, or a folder with config.json and safetensors")
+      ->required();
+  command.add_option("--device", options.device, "cpu, rocm, cuda:0, gpu, ... (default: the best there is)");
+  command.add_option("--threads", options.threads, "Threads on the CPU (default: one per core)")
+      ->check(CLI::Range(1, 1024));
+  command
+      .add_option("--ctx", options.load.context, "Tokens of context (default: as the model, at most 4096)")
+      ->check(CLI::PositiveNumber);
+  command.add_option("--cache", options.cache, "Type of keys and values: f16, bf16, f32")
+      ->check(CLI::IsMember({"f16", "bf16", "f32"}))
+      ->capture_default_str();
+  command.add_option("-n,--tokens", options.generate.most_tokens, "Tokens to generate at most; -1: no limit")
+      ->capture_default_str();
+  llm::SamplingOptions& sampling = options.generate.sampling;
+  command.add_option("--temp", sampling.temperature, "Temperature; 0: always the best token")
+      ->capture_default_str();
+  command.add_option("--top-k", sampling.top_k, "Only the best K tokens; 0: all")->capture_default_str();
+  command.add_option("--top-p", sampling.top_p, "Only the best tokens whose probabilities add up to P")
+      ->capture_default_str();
+  command
+      .add_option("--min-p", sampling.min_p,
+                  "Only tokens with at least this part of the best one's probability")
+      ->capture_default_str();
+  command
+      .add_option("--typical-p", sampling.typical_p, "Only tokens about as surprising as expected; 1: off")
+      ->capture_default_str();
+  command
+      .add_option("--repeat-penalty", sampling.repetition_penalty,
+                  "Makes tokens less likely that came lately; 1: off")
+      ->capture_default_str();
+  command.add_option("--frequency-penalty", sampling.frequency_penalty, "The same, for each time they came");
+  command.add_option("--presence-penalty", sampling.presence_penalty, "The same, once");
+  command.add_option("--seed", sampling.seed, "Of the random numbers; 0: a new one each time")
+      ->capture_default_str();
+  command.add_option("--stop", options.generate.stop, "Stop before this text; may be given several times");
+  command.add_flag("-q,--quiet", options.quiet, "Only the text");
+}
+
+llm::Model load_model(const LanguageModelOptions& options) {
+  if (options.threads > 0) {
+    Config changed = config();
+    changed.threads = options.threads;
+    set_config(changed);
+  }
+  llm::LoadOptions load = options.load;
+  if (!options.device.empty()) load.device = device_from_name(options.device);
+  load.cache_dtype = dtype_from_name(options.cache);
+  ProgressBar bar;
+  bar.begin("loading", 1000);
+  load.progress = [&](double part) { bar.update(static_cast<std::int64_t>(part * 1000), {}); };
+  const llm::Model model = llm::Model::load(options.model, load);
+  bar.clear();
+  if (!options.quiet)
+    fmt::print(stderr, "{}: {}, {:.3g} M parameters, {} of weights, {} for {} tokens of context, on {}\n",
+               model.config().name, model.config().architecture,
+               static_cast<double>(model.parameters()) * 1e-6, size_text(model.weight_bytes()),
+               size_text(model.cache_bytes()), model.context(), to_string(model.device()));
+  return model;
+}
+
+std::string speed_text(const llm::GenerateResult& result) {
+  return fmt::format("prompt {} tokens, {:.1f}/s; generated {}, {:.1f}/s; {}", result.prompt_tokens,
+                     speed(result.prompt_tokens - result.reused_tokens, result.prompt_seconds),
+                     result.tokens.size(),
+                     speed(static_cast<std::int64_t>(result.tokens.size()), result.generate_seconds),
+                     to_string(result.reason));
+}
+
+}  // namespace hearth::cli
