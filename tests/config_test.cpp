@@ -39,6 +39,9 @@ TEST_F(ConfigTest, WrongValuesAreRefusedByName) {
   expect_config_error({{"optimization_level", "fast"}}, "optimization_level");
   expect_config_error({{"max_memory_fraction", "1.5"}}, "max_memory_fraction");
   expect_config_error({{"max_memory_fraction", "0"}}, "max_memory_fraction");
+  expect_config_error({{"max_memory_gb", "-1"}}, "max_memory_gb");
+  expect_config_error({{"pinned_pool_size_mb", "0"}}, "pinned_pool_size_mb");
+  expect_config_error({{"max_in_flight_gb", "0"}}, "max_in_flight_gb");
   expect_config_error({{"memory_pool_size_gb", "-1"}}, "memory_pool_size_gb");
   expect_config_error({{"threads", "-2"}}, "threads");
   expect_config_error({{"threads", "1.5"}}, "threads");
@@ -87,6 +90,8 @@ TEST_F(ConfigTest, MemoryLimit) {
   set({{"max_memory_fraction", std::to_string(fraction)}});
   EXPECT_THROW(copy(zeros({200 << 20}, DType::u8)).eval(), OutOfMemory);
   EXPECT_NO_THROW(copy(zeros({1000})).eval());
+  set({{"max_memory_gb", "0.1"}});
+  EXPECT_THROW(copy(zeros({200 << 20}, DType::u8)).eval(), OutOfMemory);
   set({{"max_memory_fraction", std::to_string(fraction)}, {"enable_oom_protection", "false"}});
   EXPECT_NO_THROW(copy(zeros({200 << 20}, DType::u8)).eval());
 }
