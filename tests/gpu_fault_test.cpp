@@ -222,11 +222,12 @@ class GpuFaultDeathTest : public testing::Test {
   }
 };
 
+constexpr unsigned patience = 300;  // seconds, after which a process hangs; kernels may have to be compiled
 constexpr const char* for_good = "rocm:0 cannot be used by this process any more";
 
 // Loses the device at the `call`th call of a function from the moment on that plans are replayed.
 bool loses_the_device(const char* function, int call) {
-  alarm(60);
+  alarm(patience);
   const Tensor x = arange(0, 64, 1).reshape({8, 8}).to(device);
   auto compiled = compile([](const std::vector<Tensor>& in) {
     return std::vector<Tensor>{tanh(matmul(in[0] * 0.01, in[0])).sum({1}), in[0].max({0})};
@@ -272,7 +273,7 @@ TEST_F(GpuFaultDeathTest, ALostDeviceIsReportedFromThenOn) {
 TEST_F(GpuFaultDeathTest, ALostDeviceEndsTheWaitOfAllThreads) {
   EXPECT_EXIT(
       {
-        alarm(60);
+        alarm(patience);
         const Tensor x = ones({1 << 16}).to(device);
         std::atomic<int> errors = 0;
         std::vector<std::thread> threads;
@@ -295,7 +296,7 @@ TEST_F(GpuFaultDeathTest, ALostDeviceEndsTheWaitOfAllThreads) {
 TEST_F(GpuFaultDeathTest, TrainingEndsWithTheError) {
   EXPECT_EXIT(
       {
-        alarm(60);
+        alarm(patience);
         set_default_device(device);
         auto model = std::make_shared<models::Mlp>(std::vector<std::int64_t>{16, 8, 4});
         auto optimizer = std::make_shared<optim::SGD>(model->parameters(), optim::SGDOptions{});
