@@ -1,5 +1,12 @@
 // Modules and launches: arguments, limits, faults of kernels, several threads.
+#include <unistd.h>
+
 #include <array>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
 #include <thread>
 
 #include "hip_library.h"
@@ -260,6 +267,28 @@ TEST_F(HipModule, AFaultSticksToTheDevice) {
 TEST_F(HipModule, AFaultAbortsWhenAskedTo) {
   const ChildResult child = run_child("DISABLED_HipModuleChild.FaultsStick", {"HIPEMU_ABORT=1"});
   EXPECT_EQ(child.status, 128 + SIGABRT) << child.output;
+}
+
+// What a kernel needs is loaded when the first one runs, by the thread of its stream.
+TEST(DISABLED_HipModuleChild, ExitsWhileTheFirstKernelBegins) {
+  hipModule_t module = nullptr;
+  hipFunction_t function = nullptr;
+  ASSERT_HIP(hipModuleLoad(&module, std::getenv("HIP_MODULE_FILE")));
+  ASSERT_HIP(hipModuleGetFunction(&function, module, "no_arguments"));
+  ASSERT_HIP(launch(function, {1, 1, 1}, {1, 1, 1}, 0, nullptr));
+  std::this_thread::sleep_for(std::chrono::milliseconds(std::atoi(std::getenv("HIP_MILLISECONDS"))));
+  std::exit(42);
+}
+TEST_F(HipModule, AProgramMayEndWhileItsFirstKernelBegins) {
+  const std::string file = testing::TempDir() + "hip_module_test_" + std::to_string(getpid()) + ".co";
+  std::ofstream(file, std::ios::binary).write(code().data(), static_cast<std::streamsize>(code().size()));
+  for (int milliseconds = 0; milliseconds < 24; milliseconds += 2) {
+    const ChildResult child =
+        run_child("DISABLED_HipModuleChild.ExitsWhileTheFirstKernelBegins",
+                  {"HIP_MODULE_FILE=" + file, "HIP_MILLISECONDS=" + std::to_string(milliseconds)});
+    EXPECT_EQ(child.status, 42) << child.output;
+  }
+  std::filesystem::remove(file);
 }
 
 }  // namespace

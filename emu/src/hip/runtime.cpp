@@ -16,6 +16,7 @@
 #include <string_view>
 
 #include "hip/stream.h"
+#include "isa/disassembler.h"
 #include "memory/address_space.h"
 
 namespace hipemu::hip {
@@ -141,7 +142,9 @@ void expect_worker() {
   ExitState& state = exit_state();
   static std::once_flag once;
   std::call_once(once, [] {
-    (void)address_space();  // made before the handler is registered, so destroyed after it has run
+    // Both are made before the handler is registered, so they go after it has run.
+    (void)address_space();
+    Disassembler::prepare();
     on_exit(at_exit, nullptr);
     // The threads of the streams do not exist in a child: the library is of no use there.
     pthread_atfork(nullptr, nullptr,

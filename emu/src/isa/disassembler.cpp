@@ -59,8 +59,13 @@ Llvm open_llvm() {
   return llvm;
 }
 
-const Llvm& llvm() {
+const Llvm& opened_llvm() {
   static const Llvm& instance = *new Llvm(open_llvm());  // never destroyed: kernels are decoded as they run
+  return instance;
+}
+
+const Llvm& llvm() {
+  const Llvm& instance = opened_llvm();
   if (!instance.failure.empty()) throw DisassemblerError(instance.failure);
   return instance;
 }
@@ -75,6 +80,8 @@ Disassembler::Disassembler(const Chip& chip, int wave_size) {
   context_ = llvm().create("amdgcn-amd-amdhsa", cpu.c_str(), features, nullptr, 0, nullptr, nullptr);
   if (context_ == nullptr) throw DisassemblerError(fmt::format("this LLVM does not know {}", chip.processor));
 }
+
+void Disassembler::prepare() noexcept { (void)opened_llvm(); }
 
 Disassembler::~Disassembler() { llvm().dispose(context_); }
 

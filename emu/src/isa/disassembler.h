@@ -21,6 +21,9 @@ class Disassembler {
  public:
   Disassembler(const Chip& chip, int wave_size);  // throws DisassemblerError when there is no LLVM
   ~Disassembler();
+  // Loads LLVM now. Its destructors run at the end of the process after the handlers that are registered from
+  // here on: loaded by the thread of a stream, it could be torn down while that thread still loads it.
+  static void prepare() noexcept;
   Disassembler(const Disassembler&) = delete;
   Disassembler& operator=(const Disassembler&) = delete;
 
