@@ -293,6 +293,34 @@ TEST_F(GpuFaultDeathTest, ALostDeviceEndsTheWaitOfAllThreads) {
       testing::ExitedWithCode(0), "");
 }
 
+TEST_F(GpuFaultDeathTest, ADeviceThatHangsIsGivenUp) {
+  for (const char* function : {"hipStreamQuery", "hipEventQuery"})
+    EXPECT_EXIT(
+        {
+          alarm(patience);
+          const Tensor x = arange(0, 64, 1).to(device);
+          (x * 2.0).to(Device{});
+          Config config = hearth::config();
+          config.device_timeout_s = 0.1;
+          set_config(config);
+          fail_function()((std::string(function) + ":1+=hipErrorNotReady").c_str());
+          std::atomic<int> errors = 0;
+          std::vector<std::thread> threads;
+          for (int i = 0; i < 3; ++i)
+            threads.emplace_back([&] {
+              errors += says(
+                  [&] {
+                    for (;;) Transfer((x * 2.0).to(Device{}), device).get();
+                  },
+                  "(device_timeout_s); rocm:0 cannot be used by this process any more");
+            });
+          for (std::thread& thread : threads) thread.join();
+          leave(errors == 3 && says([&] { synchronize(device); }, for_good));
+        },
+        testing::ExitedWithCode(0), "")
+        << function;
+}
+
 TEST_F(GpuFaultDeathTest, TrainingEndsWithTheError) {
   EXPECT_EXIT(
       {

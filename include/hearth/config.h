@@ -29,6 +29,8 @@ struct Config {
   // The host waits while a GPU has been given work on more memory than this and has not finished it, so that
   // it runs ahead by a bounded amount.
   double max_in_flight_gb = 2;
+  // A wait for a GPU that lasts longer than this many seconds ends with a DeviceError: the GPU hangs.
+  double device_timeout_s = 300;
   DType default_precision =
       DType::f32;          // f32, f16 or bf16: what layers multiply matrices in without an Autocast
   bool allow_fp16 = true;  // false: Autocast to f16 is refused

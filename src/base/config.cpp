@@ -34,6 +34,7 @@ void check(const Config& config) {
   check_range(config.max_memory_gb >= 0, "max_memory_gb", config.max_memory_gb, "0 (no limit) or more");
   check_range(config.pinned_pool_size_mb > 0, "pinned_pool_size_mb", config.pinned_pool_size_mb, "above 0");
   check_range(config.max_in_flight_gb > 0, "max_in_flight_gb", config.max_in_flight_gb, "above 0");
+  check_range(config.device_timeout_s > 0, "device_timeout_s", config.device_timeout_s, "above 0");
   check_range(config.threads >= 0 && config.threads <= 1024, "threads", config.threads,
               "0 (all cores) to 1024");
   check_range(config.default_precision != DType::f16 || config.allow_fp16, "allow_fp16", 0,
@@ -107,6 +108,7 @@ const std::vector<Option> options = {
     HEARTH_OPTION(enable_oom_protection, parse_bool),
     HEARTH_OPTION(pinned_pool_size_mb, parse_number),
     HEARTH_OPTION(max_in_flight_gb, parse_number),
+    HEARTH_OPTION(device_timeout_s, parse_number),
     HEARTH_OPTION(default_precision, parse_precision),
     HEARTH_OPTION(allow_fp16, parse_bool),
     HEARTH_OPTION(allow_bf16, parse_bool),

@@ -103,6 +103,7 @@ void GpuDevice::configure(const Config& config) {
   pool_->configure(config);
   pinned_->set_limit(static_cast<std::size_t>(config.pinned_pool_size_mb * (1 << 20)));
   in_flight_->set_limit(static_cast<std::size_t>(config.max_in_flight_gb * (1 << 30)));
+  timeout_ = config.device_timeout_s;
 }
 
 DeviceInfo GpuDevice::info() const {
@@ -140,8 +141,13 @@ void GpuDevice::poll(const std::function<int()>& question) const {
   const auto begin = std::chrono::steady_clock::now();
   constexpr auto spinning = std::chrono::microseconds(200), most = std::chrono::microseconds(500);
   for (auto pause = std::chrono::microseconds(10); !answer(question());) {
-    if (std::chrono::steady_clock::now() - begin < spinning) {
+    const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
+    if (failed()) throw DeviceError(failure());  // another thread's wait has ended
+    if (waited < spinning) {
       std::this_thread::yield();
+    } else if (waited.count() > timeout_.load(std::memory_order_relaxed)) {
+      fail(fmt::format("[{}] the work has not ended within {:.4g} s (device_timeout_s)", driver_.name,
+                       waited.count()));
     } else {
       std::this_thread::sleep_for(pause);
       pause = std::min(pause * 2, most);
@@ -152,11 +158,14 @@ void GpuDevice::poll(const std::function<int()>& question) const {
 void GpuDevice::fail(int code, const char* what) const {
   const char* text = nullptr;
   driver_.call.error_text(code, &text);
+  fail(fmt::format("[{}] {} failed: {} (code {})", driver_.name, what,
+                   text != nullptr ? text : "unknown error", code));
+}
+
+void GpuDevice::fail(const std::string& reason) const {
   {
     const std::lock_guard lock(failure_mutex_);
-    failure_ =
-        fmt::format("[{}] {} failed: {} (code {}); {} cannot be used by this process any more", driver_.name,
-                    what, text != nullptr ? text : "unknown error", code, to_string(device_));
+    failure_ = fmt::format("{}; {} cannot be used by this process any more", reason, to_string(device_));
   }
   failed_.store(true, std::memory_order_relaxed);
   throw DeviceError(failure());

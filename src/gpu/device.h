@@ -117,7 +117,8 @@ class GpuDevice {
   void check(int code, const char* what) const;
   bool failed() const { return failed_.load(std::memory_order_relaxed); }
   bool try_use() const;  // use() for destructors: false where it would throw
-  // Asks until the answer is yes. A device that was lost answers a question, but not always a wait.
+  // Asks until the answer is yes. A device that was lost answers a question, but not always a wait; one that
+  // says "not yet" for longer than Config::device_timeout_s has failed.
   void poll(const std::function<int()>& question) const;
   bool answer(int code) const;  // to a question: yes, not yet; the device has failed where it is neither
   // Memory of the host for kernels that meet such an index: kernels/indexing.h says what they store.
@@ -151,6 +152,7 @@ class GpuDevice {
  private:
   virtual Function load(const KernelSource& source, const std::string& name);  // one at a time
   [[noreturn]] void fail(int code, const char* what) const;
+  [[noreturn]] void fail(const std::string& reason) const;
   std::string failure() const;
 
   const Driver& driver_;
@@ -164,6 +166,7 @@ class GpuDevice {
   std::unique_ptr<MemoryPool> pool_;
   std::unique_ptr<PinnedPool> pinned_;
   std::unique_ptr<InFlight> in_flight_;
+  std::atomic<double> timeout_ = 0;  // of a wait, in seconds
   mutable std::atomic<bool> failed_ = false;
   mutable std::mutex failure_mutex_;
   mutable std::string failure_;
