@@ -84,6 +84,37 @@ TEST(Eval, WhatFollowsAMatrixProductDoesNotDependOnHowItIsDivided) {
   }
 }
 
+TEST(Eval, FusionGoesThroughReshapes) {
+  const Tensor x = randn({4, 6, 32}).eval(), w = randn({8, 32}).eval(), b = randn({8}).eval();
+  const Tensor along = randn({4, 6, 8}).eval(), across = randn({6, 1}).eval();
+  const auto expect = [](const std::function<Tensor()>& make, std::size_t steps) {
+    const Tensor y = make();
+    y.eval();
+    EXPECT_EQ(last_plan_stats().steps, steps);
+    Config plain = config();
+    plain.enable_operator_fusion = false;
+    const ConfigScope scope(plain);
+    EXPECT_EQ(y.to_vector<float>(), make().to_vector<float>());
+  };
+  // The rows of a product are those of a stack.
+  expect([&] { return relu(linear(x, w, b)) + along; }, 1);
+  expect([&] { return along * matmul(x, w.t()); }, 1);
+  expect([&] { return linear(linear(x, w, b) * along, w.t()) * 2.0; }, 2);
+  // Along rows and across them at once there are no strides over (24, 8).
+  expect([&] { return linear(x, w, b) + across; }, 2);
+  // An operand that two shapes broadcast along different axes.
+  const Tensor column = randn({3, 1}).eval(), square = randn({3, 3}).eval();
+  expect([&] { return reshape(square * column, {3, 3, 1}) + column; }, 1);
+  // A reduction of another shape than what came before.
+  expect([&] { return sum(reshape(along * 2.0, {24, 8}), {1}); }, 1);
+  expect([&] { return sum(reshape(along + across, {24, 8}), {1}); }, 2);
+  // What is also used in the other shape is stored once.
+  const Tensor doubled = along * 2.0, rows = reshape(doubled, {24, 8}), result = rows + 1.0;
+  eval({doubled, rows, result});
+  EXPECT_EQ(last_plan_stats().steps, 1u);
+  EXPECT_EQ(doubled.to_vector<float>(), rows.to_vector<float>());
+}
+
 TEST(Eval, GradientsOfTransposedWeightsLieAsTheWeights) {
   Tensor x = randn({20, 30}), w = randn({10, 30}), dy = randn({20, 10});
   eval({x, w, dy});
@@ -109,36 +140,44 @@ TEST(Eval, OneStepCanHaveSeveralResults) {
 std::vector<Tensor> random_expression(const std::vector<Tensor>& leaves, unsigned seed) {
   std::mt19937 engine(seed);
   const auto below = [&](std::size_t n) { return engine() % n; };
-  std::vector<Tensor> values = leaves, results;
-  const Tensor whole = leaves[0];
+  std::vector<Tensor> values(leaves.begin(), leaves.begin() + 6), results;
+  const Tensor whole = leaves[0], split = leaves[6], inner = leaves[7], outer = leaves[8];
+  const Shape flat{whole.numel()};
   for (int i = 0; i < 30; ++i) {
     const Tensor a = values[values.size() - 1 - below(std::min<std::size_t>(values.size(), 8))];
     const Tensor b = values[values.size() - 1 - below(std::min<std::size_t>(values.size(), 12))];
     const double number = static_cast<double>(below(7)) * 0.5 - 1.5;
     // Softmax and cumsum are steps of their own and make groups end: what they read lies in memory.
-    const Tensor candidates[] = {a + b,
-                                 a - b,
-                                 b - a,
-                                 a * b,
-                                 maximum(a, b),
-                                 minimum(b, a),
-                                 a * number,
-                                 number - a,
-                                 a + number,
-                                 -a,
-                                 abs(a),
-                                 square(a) * 0.125,
-                                 relu(a),
-                                 maximum(a, 0.0),
-                                 a * 0.5 + b,
-                                 a / (abs(b) + 1.5),
-                                 tanh(a),
-                                 where(a > b, a, b),
-                                 where(a < number, b, number),
-                                 softmax(a + whole) + b,
-                                 softmax(b - whole) - a,
-                                 softmax(a * whole) * a,
-                                 cumsum(a - whole, -1) * 0.01 + b};
+    const Tensor candidates[] = {
+        a + b,
+        a - b,
+        b - a,
+        a * b,
+        maximum(a, b),
+        minimum(b, a),
+        a * number,
+        number - a,
+        a + number,
+        -a,
+        abs(a),
+        square(a) * 0.125,
+        relu(a),
+        maximum(a, 0.0),
+        a * 0.5 + b,
+        a / (abs(b) + 1.5),
+        tanh(a),
+        where(a > b, a, b),
+        where(a < number, b, number),
+        softmax(a + whole) + b,
+        softmax(b - whole) - a,
+        softmax(a * whole) * a,
+        cumsum(a - whole, -1) * 0.01 + b,
+        reshape(tanh(reshape(a + whole, flat)) * 0.5, whole.shape()) + b,
+        reshape(reshape(a * whole, split.shape()) - split, whole.shape()),
+        reshape(reshape(a - whole, split.shape()) + inner, whole.shape()) * b,
+        reshape(reshape(b + whole, split.shape()) * outer, whole.shape()),
+        reshape(maximum(reshape(b * whole, split.shape()), outer) + inner, whole.shape()),
+        b - reshape(max(reshape(a + whole, split.shape()), {2}, true) + split, whole.shape())};
     values.push_back(candidates[below(std::size(candidates))]);
     if (below(10) == 0) results.push_back(values.back());
   }
@@ -148,9 +187,13 @@ std::vector<Tensor> random_expression(const std::vector<Tensor>& leaves, unsigne
 
 TEST(Eval, FusionDoesNotChangeABit) {
   for (const Shape& shape : {Shape{3, 1031}, Shape{40, 17}, Shape{700, 5}}) {
-    const std::vector<Tensor> leaves = {randn(shape),      randn(shape),
-                                        randn({shape[1]}), randn({shape[0], 1}),
-                                        full({}, 0.75),    randn({shape[1], shape[0]}).t()};
+    std::vector<Tensor> leaves = {randn(shape),         randn(shape),   randn({shape[1]}),
+                                  randn({shape[0], 1}), full({}, 0.75), randn({shape[1], shape[0]}).t()};
+    // The same in three axes, of which the last two or the first can be told from the rest.
+    const std::int64_t parts = shape[0] % 5 == 0 ? shape[0] / 5 : 1;
+    leaves.push_back(randn({shape[1], parts, shape[0] / parts}).permute({1, 2, 0}));
+    leaves.push_back(randn({shape[0] / parts, shape[1]}));
+    leaves.push_back(randn({parts, 1, 1}));
     eval(leaves);
     for (unsigned seed = 0; seed < 150; ++seed) {
       const auto fused = random_expression(leaves, seed);

@@ -134,7 +134,9 @@ class CpuBackend final : public Backend {
         throw KernelError(fmt::format("[{}] is not a step", op_name(step.op)));
     }
   }
-  bool fuses_epilogue(Op op, DType result) const override { return op == Op::matmul && result == DType::f32; }
+  bool fuses_epilogue(Op op, DType result, Op) const override {
+    return op == Op::matmul && result == DType::f32;
+  }
 
   std::shared_ptr<const LoadedKernel> load_kernel(const std::string&, const std::string& name,
                                                   const std::vector<std::string>&) override {

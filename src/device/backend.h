@@ -86,9 +86,9 @@ class Backend {
 
   // Makes a step ready. Throws DTypeError where the backend has no kernel for it.
   virtual std::unique_ptr<Kernel> prepare(const Step& step) = 0;
-  // True iff a step of this operation takes an expression over its result, of that type (a normalisation: one
-  // cast).
-  virtual bool fuses_epilogue(Op op, DType result) const = 0;
+  // True iff a step of this operation goes on with an expression over its result, of that type, and `next` in
+  // it had better be done there than in a step of its own.
+  virtual bool fuses_epilogue(Op op, DType result, Op next) const = 0;
 
   // Before the steps of a plan, which work on so many bytes: waits while the device has more work before it
   // than Config::max_in_flight_gb allows.

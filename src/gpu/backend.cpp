@@ -82,8 +82,13 @@ class GpuBackend final : public Backend {
         throw KernelError(fmt::format("[{}] is not a step", op_name(step.op)));
     }
   }
-  bool fuses_epilogue(Op op, DType result) const override {
-    return op == Op::matmul || ((op == Op::layer_norm || op == Op::rms_norm) && result == DType::f32);
+  bool fuses_epilogue(Op op, DType result, Op next) const override {
+    if (op == Op::layer_norm || op == Op::rms_norm) return result == DType::f32 && next == Op::cast;
+    if (op != Op::matmul) return false;
+    // One block has a multiprocessor to itself there, and the matrix unit waits while it computes.
+    const bool waits = gpu_.target().matrix == MatrixUnit::wgmma90 && dtype_size(result) == 2;
+    const bool takes_long = op_row(next).rule == DTypeRule::floating;  // exp, gelu, a quotient, ...
+    return !waits || !takes_long;
   }
 
   void admit_work(std::size_t bytes) override { gpu_.in_flight().admit(bytes); }

@@ -242,7 +242,7 @@ class ConvolutionKernel final : public Kernel {
     };
     if (shape.rows <= 64 || with(true) < static_cast<std::uint64_t>(device_.compute_units())) with(false);
     const auto tiles = shape.products * shape.row_tiles * shape.column_tiles;
-    const GemmSplit split = split_depth(tile_, tiles, shape.depth, device_.compute_units());
+    const GemmSplit split = split_depth(tile_.depth, tiles, shape.depth, device_.compute_units());
     shape.splits = split.splits;
     shape.split_depth = split.depth;
   }

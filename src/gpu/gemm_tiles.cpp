@@ -57,14 +57,14 @@ std::string gemm_fetch(const GemmTile& tile, DType dtype, bool along_k, int pack
   return dtype == DType::i8 ? "gemm::AlongRows<4, 4>" : "gemm::AlongRows<8, 2>";
 }
 
-GemmSplit split_depth(const GemmTile& tile, std::uint64_t tiles, std::int64_t depth, int compute_units) {
+GemmSplit split_depth(int tile_depth, std::uint64_t tiles, std::int64_t depth, int compute_units) {
   constexpr std::int64_t least = 256, most = 64;  // K of a split, splits
   const auto wanted = static_cast<std::int64_t>(2 * static_cast<std::uint64_t>(compute_units) /
                                                 std::max<std::uint64_t>(1, tiles));
   const std::int64_t splits = std::min({wanted, depth / least, most});
   if (splits < 2) return {1, depth};
-  const std::int64_t steps = ((depth + splits - 1) / splits + tile.depth - 1) / tile.depth;
-  const std::int64_t each = steps * tile.depth;
+  const std::int64_t steps = ((depth + splits - 1) / splits + tile_depth - 1) / tile_depth;
+  const std::int64_t each = steps * tile_depth;
   return {static_cast<unsigned>((depth + each - 1) / each), each};
 }
 

@@ -25,11 +25,12 @@ int gemm_packet(const GemmTile& tile, DType dtype);
 // A type of gemm.h: `packet` elements (gemm_packet() or 1) at once, side by side along K or along rows.
 std::string gemm_fetch(const GemmTile& tile, DType dtype, bool along_k, int packet);
 
-// How K is divided so that a few tiles keep the whole device busy.
+// How K is divided, in multiples of what a tile takes of it at once, so that a few tiles keep the whole
+// device busy.
 struct GemmSplit {
   unsigned splits = 1;
   std::int64_t depth = 0;  // of one
 };
-GemmSplit split_depth(const GemmTile& tile, std::uint64_t tiles, std::int64_t depth, int compute_units);
+GemmSplit split_depth(int tile_depth, std::uint64_t tiles, std::int64_t depth, int compute_units);
 
 }  // namespace hearth::gpu

@@ -100,6 +100,16 @@ struct Product {
     }
     for (const Layout& output : step.outputs) outputs.push_back(output.dtype);
   }
+
+  // Whether the expression's further input `i`, or the results, can be reached in runs of `longest_run` from
+  // multiples of it on, given a pointer that is a multiple of 16 bytes.
+  static constexpr std::int64_t longest_run = 8;
+  bool whole_runs(std::size_t i) const {
+    const auto fits = [](std::int64_t stride) { return stride % longest_run == 0; };
+    return places[i].column == 1 && fits(places[i].row) &&
+           std::all_of(std::begin(places[i].stack.stride), std::end(places[i].stack.stride), fits);
+  }
+  bool whole_results() const { return b.rows % longest_run == 0; }
 };
 
 // The text of a kernel's parts that depend on the expression: a struct Finish, which stores one element, and
@@ -107,10 +117,13 @@ struct Product {
 struct FinishText {
   std::string structure, parameters, members;
 
-  FinishText(const Product& product) {
+  // `in_packets`: memory that Product::whole_runs() says can be read and written in aligned runs is.
+  explicit FinishText(const Product& product, bool in_packets = false) {
     const Expression& expression = product.expression;
     const std::string_view result = storage_type(product.a.dtype), sum = compute_type(product.a.dtype);
-    std::string fields, start, loads, stores;
+    std::string fields, start, runs, fetches, loads, stores;
+    std::size_t widest = 2;
+    for (const DType dtype : product.outputs) widest = std::max(widest, dtype_size(dtype));
     const auto pass = [&](const std::string& type, const std::string& name) {
       fields += fmt::format("  {} {};\n", type, name);
       parameters += fmt::format(", {} {}", type, name);
@@ -124,9 +137,15 @@ struct FinishText {
       pass("GemmPlace", fmt::format("place{}", value));
       start +=
           fmt::format("    at{0} = in{0} + gemm::stack_offset(stack, place{0}.stack, product);\n", value);
-      loads +=
-          fmt::format("      const {0} v{1} = load(at{1}[row * place{1}.row + column * place{1}.column]);\n",
-                      compute_type(product.inputs[i]), value);
+      runs += fmt::format("    Packet<{}, N> run{};\n", storage_type(product.inputs[i]), value);
+      fetches += i == 0 ? "" : ", ";
+      if (in_packets && product.whole_runs(i))
+        fetches += fmt::format("gemm::load_whole<N>(at{}{} + from)", value,
+                               product.places[i].row == 0 ? "" : fmt::format(" + row * place{}.row", value));
+      else
+        fetches += fmt::format("gemm::load_run<N>(at{0} + row * place{0}.row, place{0}.column, from)", value);
+      loads += fmt::format("      const {} v{} = load(inputs.run{}.element[e]);\n",
+                           compute_type(product.inputs[i]), value, value);
     }
     for (std::size_t i = 0; i < expression.immediates.size(); ++i)
       pass(std::string(compute_type(expression.immediates[i])), fmt::format("c{}", i));
@@ -140,17 +159,28 @@ struct FinishText {
       stores +=
           fmt::format("      r{}.element[e] = store<{}>({});\n", k, type,
                       expression.instructions.empty() ? "v0" : value_name(expression, expression.outputs[k]));
-      writes += fmt::format("    gemm::store_run(out{0} + index, r{0});\n", k);
+      writes += fmt::format("    gemm::{1}(out{0} + index, r{0});\n", k,
+                            in_packets && product.whole_results() ? "store_whole" : "store_run");
     }
     structure = fmt::format(
-        "struct Finish {{\n  GemmStack stack;\n  i64 rows, columns;\n{0}"
-        "  DEVICE void start(u64 product, u32) {{\n    first = (i64)product * rows * columns;\n{1}  }}\n"
+        "struct Finish {{\n  static constexpr int run_bytes = {0};\n"
+        "  template <int N>\n  struct Inputs {{\n{1}  }};\n"
+        "  GemmStack stack;\n  i64 rows, columns;\n{2}"
+        "  DEVICE void start(u64 product, u32) {{\n    first = (i64)product * rows * columns;\n{3}  }}\n"
+        "  template <int N>\n  DEVICE Inputs<N> fetch(i64 row, i64 from) const {{\n    return {{{4}}};\n  "
+        "}}\n",
+        widest, runs, fields, start, fetches);
+    structure += fmt::format(
         "  template <int N>\n"
-        "  DEVICE void operator()(i64 row, i64 from, const Packet<{2}, N>& sums) const {{\n"
-        "    const i64 index = first + row * columns + from;\n{3}"
-        "#pragma unroll\n    for (int e = 0; e < N; ++e) {{\n      const i64 column = from + e;\n"
-        "      const {2} v0 = through<{4}>(sums.element[e]);\n{5}{6}{7}    }}\n{8}  }}\n}};\n",
-        fields, start, sum, packets, result, loads, expression_body(expression, "      "), stores, writes);
+        "  DEVICE void operator()(i64 row, i64 from, const Packet<{0}, N>& sums, const Inputs<N>& inputs) "
+        "const {{\n"
+        "    const i64 index = first + row * columns + from;\n{1}"
+        "#pragma unroll\n    for (int e = 0; e < N; ++e) {{\n"
+        "      const {0} v0 = through<{2}>(sums.element[e]);\n{3}{4}{5}    }}\n{6}  }}\n"
+        "  template <int N>\n  DEVICE void operator()(i64 row, i64 from, const Packet<{0}, N>& sums) const "
+        "{{\n"
+        "    (*this)(row, from, sums, fetch<N>(row, from));\n  }}\n}};\n",
+        sum, packets, result, loads, expression_body(expression, "      "), stores, writes);
   }
 };
 
@@ -259,7 +289,7 @@ class TileKernel final : public MatmulKernel {
     shape_.row_tiles = tiles(shape_.rows, tile_.rows);
     shape_.column_tiles = tiles(shape_.columns, tile_.columns);
     const std::uint64_t all = shape_.products * shape_.row_tiles * shape_.column_tiles;
-    const GemmSplit split = split_depth(tile_, all, shape_.depth, device.compute_units());
+    const GemmSplit split = split_depth(tile_.depth, all, shape_.depth, device.compute_units());
     shape_.splits = split.splits;
     shape_.split_depth = split.depth;
     const int packet = gemm_packet(tile_, product_.a.dtype);
@@ -403,8 +433,20 @@ struct alignas(64) TensorMap {
   std::uint64_t words[16];
 };
 
-std::string wgmma_source(const Product& product, const GemmTile& tile, int stages, bool partial) {
-  const FinishText finish(product);
+constexpr unsigned wgmma_threads = 384;
+
+// Tiles of 128 rows for the unit of sm_90.
+struct WgmmaTile {
+  int columns, stages;
+  bool in_turns = false;  // each group of threads has tiles of its own
+};
+
+GemmSplit wgmma_split(std::uint64_t tiles, std::int64_t depth, int compute_units) {
+  return split_depth(64, tiles, depth, compute_units / 2);  // one block has a multiprocessor to itself
+}
+
+std::string wgmma_source(const Product& product, const WgmmaTile& tile, bool partial) {
+  const FinishText finish(product, true);
   return beginning(product) + "#include \"wgmma.h\"\n" + (partial ? "" : finish.structure) +
          fmt::format(
              "KERNEL void __launch_bounds__({0}, 1) matmul(const __grid_constant__ TensorMap map_a,\n"
@@ -412,11 +454,11 @@ std::string wgmma_source(const Product& product, const GemmTile& tile, int stage
              "stacked_a,\n"
              "    bool stacked_b{1}) {{\n"
              "  extern __shared__ __align__(1024) char memory[];\n"
-             "  wgmma::multiply<{2}, {3}, {4}, {5}, {6}>(shape, &map_a, &map_b, stacked_a, stacked_b, "
-             "memory,\n"
-             "                                           {7});\n}}\n",
-             tile.threads, partial ? ", f32* sums" : finish.parameters, storage_type(product.a.dtype),
-             tile.columns, stages, product.a.along_k(), product.b.along_k(),
+             "  wgmma::multiply<{2}, {3}, {4}, {5}, {6}, {7}>(shape, &map_a, &map_b, stacked_a, "
+             "stacked_b, memory,\n"
+             "                                           {8});\n}}\n",
+             wgmma_threads, partial ? ", f32* sums" : finish.parameters, storage_type(product.a.dtype),
+             tile.columns, tile.stages, tile.in_turns, product.a.along_k(), product.b.along_k(),
              partial ? "gemm::Partial<f32>{sums, shape.rows, shape.columns, shape.products}"
                      : fmt::format("Finish{{stack, shape.rows, shape.columns{}}}", finish.members));
 }
@@ -424,18 +466,17 @@ std::string wgmma_source(const Product& product, const GemmTile& tile, int stage
 // The unit of sm_90; see wgmma.h. Operands must be aligned and run through memory along K or along rows.
 class WgmmaKernel final : public MatmulKernel {
  public:
-  WgmmaKernel(GpuDevice& device, const Step& step, int columns)
+  WgmmaKernel(GpuDevice& device, const Step& step, const WgmmaTile& tile)
       : MatmulKernel(device, step),
-        otherwise_(device, step, mma_tile(device.target(), step.inputs[0].dtype, true)) {
-    tile_ = {"", rows, columns, depth, 384, true};
+        otherwise_(device, step, mma_tile(device.target(), step.inputs[0].dtype, true)),
+        tile_(tile) {
     shape_.row_tiles = static_cast<unsigned>((shape_.rows + rows - 1) / rows);
-    shape_.column_tiles = static_cast<unsigned>((shape_.columns + columns - 1) / columns);
-    const GemmSplit split = split_depth(tile_, tiles(), shape_.depth, device.compute_units() / 2);
+    shape_.column_tiles = static_cast<unsigned>((shape_.columns + tile.columns - 1) / tile.columns);
+    const GemmSplit split = wgmma_split(tiles(), shape_.depth, device.compute_units());
     shape_.splits = split.splits;
     shape_.split_depth = split.depth;
-    stages_ = columns == 256 ? 4 : 6;
-    function_ = device.function(
-        {"matmul_wgmma", wgmma_source(product_, tile_, stages_, split.splits > 1), {}}, "matmul");
+    function_ =
+        device.function({"matmul_wgmma", wgmma_source(product_, tile_, split.splits > 1), {}}, "matmul");
     device.use();
     device.driver().check(
         device.driver().call.allow_shared(function_.handle, static_cast<int>(shared_bytes())),
@@ -466,8 +507,7 @@ class WgmmaKernel final : public MatmulKernel {
 
   void run(const KernelArguments& arguments) const override {
     if (results() == 0) return;
-    if (!aligned(arguments.inputs[0], 16) || !aligned(arguments.inputs[1], 16))
-      return otherwise_.run(arguments);
+    if (!all_aligned(arguments)) return otherwise_.run(arguments);
     const TensorMap map_a = map(product_.a, arguments.inputs[0], rows),
                     map_b = map(product_.b, arguments.inputs[1], tile_.columns);
     const bool stacked_a = product_.a.stack[0] != 0, stacked_b = product_.b.stack[0] != 0;
@@ -487,9 +527,7 @@ class WgmmaKernel final : public MatmulKernel {
     const auto blocks =
         std::min<std::uint64_t>(tiles() * shape_.splits, static_cast<std::uint64_t>(device_.compute_units()));
     device_.launch(function_,
-                   {.x = static_cast<unsigned>(blocks),
-                    .threads = static_cast<unsigned>(tile_.threads),
-                    .shared = shared_bytes()},
+                   {.x = static_cast<unsigned>(blocks), .threads = wgmma_threads, .shared = shared_bytes()},
                    values);
     if (!split) return;
     Arguments rest;
@@ -506,9 +544,17 @@ class WgmmaKernel final : public MatmulKernel {
  private:
   static constexpr int rows = 128, depth = 64;
 
+  bool all_aligned(const KernelArguments& arguments) const {
+    bool fine = aligned(arguments.inputs[0], 16) && aligned(arguments.inputs[1], 16);
+    for (std::size_t i = 0; i < product_.inputs.size(); ++i)
+      fine = fine && (!product_.whole_runs(i) || aligned(arguments.inputs[i + 2], 16));
+    for (std::size_t k = 0; k < product_.outputs.size(); ++k)
+      fine = fine && (!product_.whole_results() || aligned(arguments.outputs[k], 16));
+    return fine;
+  }
   std::uint64_t tiles() const { return shape_.products * shape_.row_tiles * shape_.column_tiles; }
   unsigned shared_bytes() const {
-    return static_cast<unsigned>(stages_ * (rows + tile_.columns) * depth * 2);
+    return static_cast<unsigned>(tile_.stages * (rows + tile_.columns) * depth * 2);
   }
 
   // Boxes of a tile's rows and a stage of K, or of 64 rows and a stage of K where rows lie side by side.
@@ -534,8 +580,7 @@ class WgmmaKernel final : public MatmulKernel {
   }
 
   TileKernel otherwise_;  // for addresses that the copy engine does not take
-  GemmTile tile_;
-  int stages_ = 4;
+  WgmmaTile tile_;
   Function function_, combine_;
 };
 
@@ -551,14 +596,46 @@ bool large_tiles_fill(const GpuDevice& device, const Step& step, const GemmTile&
   return tile_count(step, large.rows, large.columns) >= device.compute_units();
 }
 
-// The larger tile is faster; the smaller one leaves less of the device idle in the last round.
-int wgmma_columns(const GpuDevice& device, const Step& step) {
-  const std::int64_t units = device.compute_units();
-  const auto rounds = [&](std::int64_t columns) {
-    return (tile_count(step, 128, columns) + units - 1) / units;
-  };
-  constexpr double advantage = 1.15;
-  return static_cast<double>(rounds(256)) * 2 <= static_cast<double>(rounds(128)) * advantage ? 256 : 128;
+// What a tile takes on an H200, fitted to measurements: nanoseconds for each k, and to store the results.
+struct WgmmaCandidate {
+  MatmulVariant variant;
+  WgmmaTile tile;
+  double per_k, storing;
+};
+constexpr WgmmaCandidate wgmma_candidates[] = {{MatmulVariant::wgmma_256, {256, 4}, 9.4, 5600},
+                                               {MatmulVariant::wgmma_192, {192, 5}, 7.3, 4300},
+                                               {MatmulVariant::wgmma_128, {128, 6}, 5.9, 2700},
+                                               {MatmulVariant::wgmma_turns, {128, 6, true}, 5.5, 6500}};
+
+WgmmaTile wgmma_tile(MatmulVariant variant) {
+  const auto found = std::find_if(std::begin(wgmma_candidates), std::end(wgmma_candidates),
+                                  [&](const WgmmaCandidate& one) { return one.variant == variant; });
+  return found->tile;
+}
+
+// A larger tile needs less of its operands for a result; a smaller one leaves less of the device idle in the
+// last round; in turns, storing is hidden as far as multiplying takes as long.
+WgmmaTile choose_wgmma(const GpuDevice& device, const Step& step) {
+  const std::int64_t depth = step.inputs[0].shape.back(), units = device.compute_units();
+  const WgmmaCandidate* best = nullptr;
+  double least = 0;
+  for (const WgmmaCandidate& one : wgmma_candidates) {
+    const std::int64_t tiles = tile_count(step, 128, one.tile.columns);
+    const GemmSplit split = wgmma_split(static_cast<std::uint64_t>(tiles), depth, device.compute_units());
+    const double rounds = static_cast<double>((tiles * split.splits + units - 1) / units);
+    const double multiplying = one.per_k * static_cast<double>(split.depth);
+    double time = rounds * (multiplying + one.storing);
+    if (one.tile.in_turns)
+      time = rounds * std::max(multiplying, (multiplying + one.storing) / 2) + one.storing;
+    // Sums of splits are written and read again.
+    constexpr double bytes_per_nanosecond = 3000;
+    if (split.splits > 1)
+      time += 8.0 * split.splits * static_cast<double>(element_count(step.domain)) / bytes_per_nanosecond;
+    if (best != nullptr && time >= least) continue;
+    best = &one;
+    least = time;
+  }
+  return best->tile;
 }
 
 }  // namespace
@@ -583,10 +660,12 @@ std::unique_ptr<Kernel> make_matmul(GpuDevice& device, const Step& step, MatmulV
             fmt::format("[matmul] no matrix unit for {} on {}", dtype_name(dtype), device.name()));
       return tiles(mma_tile(target, dtype, variant == MatmulVariant::mma_large));
     case MatmulVariant::wgmma_128:
+    case MatmulVariant::wgmma_192:
     case MatmulVariant::wgmma_256:
+    case MatmulVariant::wgmma_turns:
       if (!WgmmaKernel::fits(device, step))
         throw KernelError(fmt::format("[matmul] not a product for wgmma on {}", device.name()));
-      return std::make_unique<WgmmaKernel>(device, step, variant == MatmulVariant::wgmma_256 ? 256 : 128);
+      return std::make_unique<WgmmaKernel>(device, step, wgmma_tile(variant));
     case MatmulVariant::skinny:
       if (!SkinnyKernel::fits(step))
         throw KernelError("[matmul] not a product of few rows or columns along K");
@@ -596,7 +675,7 @@ std::unique_ptr<Kernel> make_matmul(GpuDevice& device, const Step& step, MatmulV
   }
   if (SkinnyKernel::fits(step)) return std::make_unique<SkinnyKernel>(device, step);
   if (WgmmaKernel::fits(device, step) && step.domain.back() > 32 && step.domain[step.domain.size() - 2] > 32)
-    return std::make_unique<WgmmaKernel>(device, step, wgmma_columns(device, step));
+    return std::make_unique<WgmmaKernel>(device, step, choose_wgmma(device, step));
   const auto tile = [&](bool large) {
     return unit ? mma_tile(target, dtype, large) : fma_tile(dtype, large);
   };

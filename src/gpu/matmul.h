@@ -12,9 +12,11 @@ enum class MatmulVariant {
   fma_large,
   mma_small,  // the matrix unit, for 16-bit floats and i8
   mma_large,
-  wgmma_128,  // the unit of sm_90, in tiles of 128 x 128 or 128 x 256
+  wgmma_128,  // the unit of sm_90, in tiles of 128 x 128, 192 or 256
+  wgmma_192,
   wgmma_256,
-  skinny,  // few rows or columns
+  wgmma_turns,  // in tiles of 128 x 128, two at a time: one is multiplied while the other is stored
+  skinny,       // few rows or columns
 };
 
 // Throws KernelError where the variant does not fit the step.

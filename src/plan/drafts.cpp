@@ -1,9 +1,9 @@
 // From a graph to steps.
 //
 //   1. Common subexpressions: nodes with the same operation on the same inputs become one.
-//   2. Fusion: nodes are grouped into steps (fusion.h).
-//   3. Layouts: each value is dense memory of its own (a root) or a view of another value's; a reshape that
+//   2. Layouts: each value is dense memory of its own (a root) or a view of another value's; a reshape that
 //      no strides can express becomes a copy.
+//   3. Fusion: nodes are grouped into steps (fusion.h).
 //   4. Steps: groups become expressions with inputs and outputs.
 #include "plan/drafts.h"
 
@@ -24,8 +24,9 @@ class Drafter {
 
   Drafts run() {
     merge_common();
-    grouping_ = group_nodes(graph_, drafts_.canonical, backend_, options_.fuse);
+    count_uses();
     lay_out();
+    grouping_ = group_nodes(graph_, drafts_, backend_, options_.fuse);
     make_steps();
     return std::move(drafts_);
   }
@@ -33,7 +34,7 @@ class Drafter {
  private:
   const Node& at(std::uint32_t node) const { return *graph_.nodes[node]; }
   std::uint32_t size() const { return static_cast<std::uint32_t>(graph_.nodes.size()); }
-  bool alive(std::uint32_t node) const { return drafts_.canonical[node] == node && grouping_.uses[node] > 0; }
+  bool alive(std::uint32_t node) const { return drafts_.canonical[node] == node && drafts_.uses[node] > 0; }
 
   void merge_common() {
     drafts_.canonical.resize(size());
@@ -55,6 +56,15 @@ class Drafter {
         ++drafts_.merged;
       }
     }
+  }
+
+  void count_uses() {
+    // From the outputs backwards, so that nodes kept alive only by merged duplicates do not count.
+    drafts_.uses.assign(size(), 0);
+    for (auto output : graph_.outputs) drafts_.uses[drafts_.canonical[output]] += 2;  // never swallowed
+    for (auto node = size(); node-- > 0;)
+      if (alive(node))
+        for (auto input : graph_.inputs_of(node)) ++drafts_.uses[drafts_.canonical[input]];
   }
 
   void lay_out() {
@@ -125,13 +135,7 @@ class Drafter {
   Layout layout_of(std::uint32_t node) const {
     return {at(node).dtype, at(node).shape, drafts_.values[node].layout.strides};
   }
-  Layout layout_over(std::uint32_t node, const Shape& domain) const {
-    return {at(node).dtype, domain,
-            broadcast_strides(at(node).shape, drafts_.values[node].layout.strides, domain)};
-  }
-  Layout dense(std::uint32_t node) const {
-    return {at(node).dtype, at(node).shape, contiguous_strides(at(node).shape)};
-  }
+  static Layout dense(DType dtype, const Shape& shape) { return {dtype, shape, contiguous_strides(shape)}; }
 
   void make_steps() {
     for (std::uint32_t node = 0; node < size(); ++node) {
@@ -152,7 +156,7 @@ class Drafter {
     draft.step.expression.outputs = {0};
     draft.numbers = {{constant, false}};
     draft.outputs = {constant};
-    draft.step.outputs = {dense(constant)};
+    draft.step.outputs = {dense(at(constant).dtype, at(constant).shape)};
     drafts_.steps.push_back(std::move(draft));
   }
 
@@ -178,7 +182,7 @@ class Drafter {
     }
     if (alone) {
       draft.outputs.push_back(node);
-      draft.step.outputs.push_back(dense(node));
+      draft.step.outputs.push_back(dense(at(node).dtype, at(node).shape));
       if (draft.step.op == Op::copy) {
         draft.step.expression.inputs = {draft.step.inputs[0].dtype};
         draft.step.expression.outputs = {0};
@@ -192,38 +196,41 @@ class Drafter {
         group.reduction < 0
             ? no_node
             : drafts_.canonical[graph_.inputs_of(static_cast<std::uint32_t>(group.reduction))[0]];
-    const Shape domain = at(group.members.empty() ? reduced : group.members[0]).shape;
-    draft.step.domain = domain;
+    draft.step.domain = group.domain;
 
     // Number the values: inputs, immediates, members. `operand_uses` counts uses inside the group.
     numbering_.clear();
     operand_uses_.clear();
-    std::vector<std::uint32_t> inputs, numbers, reciprocals;
-    const auto is_member = [&](std::uint32_t node) {
-      return grouping_.group_of[node] >= 0 &&
-             &grouping_.groups[static_cast<std::size_t>(grouping_.group_of[node])] == &group;
-    };
-    const auto add_operand = [&](std::uint32_t node, bool reciprocal) {
+    std::vector<Operand> inputs;
+    std::vector<std::uint32_t> numbers, reciprocals;
+    const auto add_operand = [&](std::uint32_t node, const Shape& shape, bool reciprocal) {
       ++operand_uses_[node];
-      if (is_member(node) && node != static_cast<std::uint32_t>(group.anchor)) return;
-      auto& list = reciprocal ? reciprocals : graph_.ops[node] == Op::constant ? numbers : inputs;
-      if (std::find(list.begin(), list.end(), node) == list.end()) list.push_back(node);
+      if (is_in(group, node)) return;
+      const auto add = [](auto& list, auto item) {
+        if (std::find(list.begin(), list.end(), item) == list.end()) list.push_back(std::move(item));
+      };
+      if (graph_.ops[node] == Op::constant)
+        add(reciprocal ? reciprocals : numbers, node);
+      else
+        add(inputs, operand_over(node, shape, group.domain));
     };
-    if (group.anchor >= 0) inputs.push_back(static_cast<std::uint32_t>(group.anchor));
     for (auto member : group.members)
       for (auto edge : graph_.inputs_of(member))
-        add_operand(drafts_.canonical[edge], divides_by_number(member, edge));
-    if (reduced != no_node) add_operand(reduced, false);
+        add_operand(drafts_.canonical[edge], at(member).shape, divides_by_number(member, edge));
+    if (reduced != no_node) add_operand(reduced, group.domain, false);
 
-    for (auto node : inputs) {
-      numbering_[node] = static_cast<std::uint16_t>(numbering_.size());
-      expression.inputs.push_back(at(node).dtype);
-      if (static_cast<std::int64_t>(node) == group.anchor) continue;
-      draft.inputs.push_back(source_of(node));
-      draft.step.inputs.push_back(layout_over(node, domain));
+    if (group.anchor >= 0) {
+      numbering_[static_cast<std::uint32_t>(group.anchor)] = 0;
+      expression.inputs.push_back(at(static_cast<std::uint32_t>(group.anchor)).dtype);
+    }
+    const std::size_t first_input = expression.inputs.size();
+    for (const Operand& input : inputs) {
+      expression.inputs.push_back(at(input.node).dtype);
+      draft.inputs.push_back(source_of(input.node));
+      draft.step.inputs.push_back({at(input.node).dtype, group.domain, input.strides});
     }
     for (auto node : numbers) {
-      numbering_[node] = static_cast<std::uint16_t>(numbering_.size());
+      numbering_[node] = static_cast<std::uint16_t>(expression.first_result());
       expression.immediates.push_back(at(node).dtype);
       draft.numbers.push_back({node, false});
     }
@@ -233,6 +240,13 @@ class Drafter {
       expression.immediates.push_back(at(node).dtype);
       draft.numbers.push_back({node, true});
     }
+    const auto number_of = [&](std::uint32_t node, const Shape& shape) {
+      const auto value = reshaped_in(group, node);
+      if (const auto found = numbering_.find(value); found != numbering_.end()) return found->second;
+      const auto input =
+          std::find(inputs.begin(), inputs.end(), operand_over(node, shape, group.domain)) - inputs.begin();
+      return static_cast<std::uint16_t>(first_input + static_cast<std::size_t>(input));
+    };
     auto next = static_cast<std::uint16_t>(expression.first_result());
     for (auto member : group.members) {
       const auto edges = graph_.inputs_of(member);
@@ -244,7 +258,7 @@ class Drafter {
           instruction.operands[i] = reciprocal_numbering.at(operand);
           ++drafts_.divisions;
         } else {
-          instruction.operands[i] = numbering_.at(operand);
+          instruction.operands[i] = number_of(operand, at(member).shape);
         }
       }
       numbering_[member] = next++;
@@ -255,18 +269,43 @@ class Drafter {
       const auto reduction = static_cast<std::uint32_t>(group.reduction);
       draft.step.op = graph_.ops[reduction];
       draft.step.attributes = *at(reduction).attributes;
-      expression.outputs.push_back(numbering_.at(reduced));
+      expression.outputs.push_back(number_of(reduced, group.domain));
       draft.outputs.push_back(reduction);
-      draft.step.outputs.push_back(dense(reduction));
+      draft.step.outputs.push_back(dense(at(reduction).dtype, at(reduction).shape));
     } else if (group.anchor < 0) {
       draft.step.op = Op::copy;
     }
+    // A value that is used in here only, if through a reshape, is not stored.
+    for (auto reshape = group.reshapes.rbegin(); reshape != group.reshapes.rend(); ++reshape)
+      if (drafts_.uses[*reshape] == operand_uses_[*reshape])
+        ++operand_uses_[drafts_.canonical[graph_.inputs_of(*reshape)[0]]];
     for (auto member : group.members) {
-      if (grouping_.uses[member] == operand_uses_[member]) continue;
+      if (drafts_.uses[member] == operand_uses_[member]) continue;
       expression.outputs.push_back(numbering_.at(member));
       draft.outputs.push_back(member);
-      draft.step.outputs.push_back(dense(member));
+      draft.step.outputs.push_back(dense(at(member).dtype, group.domain));
     }
+  }
+
+  // An operand of a group's members that comes from elsewhere. The same value may be seen in two ways, where
+  // members of different shapes broadcast it along different axes.
+  struct Operand {
+    std::uint32_t node;
+    Strides strides;  // over the group's domain
+    bool operator==(const Operand&) const = default;
+  };
+  Operand operand_over(std::uint32_t node, const Shape& shape, const Shape& domain) const {
+    return {node, *strides_over(at(node), drafts_.values[node].layout.strides, shape, domain)};
+  }
+  bool is_in(const Group& group, std::uint32_t node) const {
+    const auto index = grouping_.group_of[node];
+    return index >= 0 && &grouping_.groups[static_cast<std::size_t>(index)] == &group;
+  }
+  // The node whose value a reshape in a group shows.
+  std::uint32_t reshaped_in(const Group& group, std::uint32_t node) const {
+    while (is_in(group, node) && graph_.ops[node] == Op::reshape)
+      node = drafts_.canonical[graph_.inputs_of(node)[0]];
+    return node;
   }
 
   // Whether `edge` is the number by which a division may be replaced with a multiplication.

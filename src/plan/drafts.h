@@ -35,8 +35,9 @@ struct DraftStep {
 
 struct Drafts {
   std::vector<std::uint32_t> canonical;  // per node: the one that stands for it and all that are equal to it
-  std::vector<Value> values;             // per canonical node
-  std::vector<DraftStep> steps;          // in the order in which they run
+  std::vector<std::uint32_t> uses;  // edges into each node, from graph nodes and from the outputs asked for
+  std::vector<Value> values;        // per canonical node
+  std::vector<DraftStep> steps;     // in the order in which they run
   std::size_t merged = 0, fused_nodes = 0, copies = 0, divisions = 0;  // for explain()
 };
 

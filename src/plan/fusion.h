@@ -2,18 +2,23 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "device/backend.h"
+#include "plan/drafts.h"
 #include "plan/linear_graph.h"
 
 namespace hearth {
 
-// Nodes that one step computes.
+// Nodes that one step computes. Reshapes may lie between them: in row-major order, element i of each is made
+// of element i of the others.
 struct Group {
-  std::vector<std::uint32_t> members;  // elementwise nodes, in graph order
+  std::vector<std::uint32_t> members;   // elementwise nodes, in graph order
+  std::vector<std::uint32_t> reshapes;  // of the members and of the anchor: no work, only another shape
   std::int64_t anchor = -1;     // a matmul, convolution or normalisation whose result the members work on
   std::int64_t reduction = -1;  // a reduction of one of the members (or of a plain input)
+  Shape domain;                 // the shape that the step works over; the anchor's where there is one
   std::uint32_t last = 0;       // the step runs when the graph order reaches this node
   std::uint32_t operands = 0;   // upper bound of the inputs
   bool open = true;
@@ -21,12 +26,15 @@ struct Group {
 
 struct Grouping {
   std::vector<Group> groups;
-  std::vector<std::int32_t> group_of;  // per node; -1 for leaves and views
-  std::vector<std::uint32_t> uses;  // edges into each node, from graph nodes and from the outputs asked for
+  std::vector<std::int32_t> group_of;  // per node; -1 for leaves and for views that no group has
 };
 
-// `canonical` maps each node to the node that stands for it (itself where nothing was merged).
-Grouping group_nodes(const LinearGraph& graph, const std::vector<std::uint32_t>& canonical,
-                     const Backend& backend, bool fuse);
+// Of the drafts, all but the steps must be there.
+Grouping group_nodes(const LinearGraph& graph, const Drafts& drafts, const Backend& backend, bool fuse);
+
+// The strides of operand `node` of an elementwise node of shape `shape`, seen over `domain`, which has as
+// many elements in the same order. Nothing if only a copy has strides for it.
+std::optional<Strides> strides_over(const Node& node, const Strides& strides, const Shape& shape,
+                                    const Shape& domain);
 
 }  // namespace hearth

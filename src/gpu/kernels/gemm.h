@@ -27,14 +27,20 @@ DEVICE T add(T a, T b) {
     return multiply_add(a, T(1), b);  // wraps around
 }
 
+// Dividing 64-bit numbers takes hundreds of cycles; most are small.
+DEVICE u64 quotient(u64 a, u64 b) {
+  if (a < b) return 0;
+  return (a | b) >> 32 == 0 ? (u32)a / (u32)b : a / b;
+}
+
 DEVICE i64 stack_offset(const GemmStack& stack, const GemmStackStrides& strides, u64 product) {
   i64 offset = 0;
 #pragma unroll
   for (int axis = gemm_axes - 1; axis >= 0; --axis) {
-    if (axis >= stack.axes) continue;
-    const u64 size = (u64)stack.size[axis];
-    offset += (i64)(product % size) * strides.stride[axis];
-    product /= size;
+    if (axis >= stack.axes || product == 0) continue;
+    const u64 size = (u64)stack.size[axis], rest = quotient(product, size);
+    offset += (i64)(product - rest * size) * strides.stride[axis];
+    product = rest;
   }
   return offset;
 }
@@ -380,10 +386,10 @@ DEVICE Job job(const GemmShape& shape, u64 index) {
   constexpr u32 together = 8;
   Job job;
   const u64 tiles = (u64)shape.row_tiles * shape.column_tiles;
-  const u64 layer = index / tiles;
-  u32 tile = (u32)(index % tiles);
-  job.product = layer / shape.splits;
-  job.split = (u32)(layer % shape.splits);
+  const u64 layer = quotient(index, tiles);
+  u32 tile = (u32)(index - layer * tiles);
+  job.product = quotient(layer, shape.splits);
+  job.split = (u32)(layer - job.product * shape.splits);
   const u32 band = tile / (together * shape.column_tiles), first = band * together;
   const u32 height = shape.row_tiles - first < together ? shape.row_tiles - first : together;
   tile -= first * shape.column_tiles;
@@ -425,20 +431,52 @@ DEVICE void multiply(const GemmShape& shape, const SourceA& source_a, const Sour
   }
 }
 
-// As one where the address allows.
+// In as few pieces as the address allows.
 template <class T, int N>
 DEVICE void store_run(T* to, const Packet<T, N>& run) {
-  if ((u64)to % alignof(Packet<T, N>) == 0) {
+  if constexpr (N == 1) {
+    *to = run.element[0];
+  } else if ((u64)to % alignof(Packet<T, N>) == 0) {
     *reinterpret_cast<Packet<T, N>*>(to) = run;
   } else {
 #pragma unroll
-    for (int i = 0; i < N; ++i) to[i] = run.element[i];
+    for (int half = 0; half < N; half += N / 2) {
+      Packet<T, N / 2> part;
+#pragma unroll
+      for (int i = 0; i < N / 2; ++i) part.element[i] = run.element[half + i];
+      store_run(to + half, part);
+    }
   }
+}
+
+// Where all runs of up to eight are aligned.
+template <int N, class T>
+DEVICE Packet<T, N> load_whole(const T* from) {
+  return *reinterpret_cast<const Packet<T, N>*>(from);
+}
+template <class T, int N>
+DEVICE void store_whole(T* to, const Packet<T, N>& run) {
+  *reinterpret_cast<Packet<T, N>*>(to) = run;
+}
+
+// N neighbours of a row whose elements lie `stride` apart, from column `column` on.
+template <int N, class T>
+DEVICE Packet<T, N> load_run(const T* row, i64 stride, i64 column) {
+  const T* from = row + column * stride;
+  if (stride == 1 && (u64)from % alignof(Packet<T, N>) == 0)
+    return *reinterpret_cast<const Packet<T, N>*>(from);
+  Packet<T, N> run;
+#pragma unroll
+  for (int i = 0; i < N; ++i) run.element[i] = from[i * stride];
+  return run;
 }
 
 // Splits of K leave their sums side by side; `combine` adds them in order and finishes.
 template <class Sum>
 struct Partial {
+  static constexpr int run_bytes = sizeof(Sum);
+  template <int N>
+  struct Inputs {};
   Sum* sums;
   i64 rows, columns;
   u64 products;
@@ -447,6 +485,14 @@ struct Partial {
   template <int N>
   DEVICE void operator()(i64 row, i64 column, const Packet<Sum, N>& run) const {
     store_run(layer + row * columns + column, run);
+  }
+  template <int N>
+  DEVICE Inputs<N> fetch(i64, i64) const {
+    return {};
+  }
+  template <int N>
+  DEVICE void operator()(i64 row, i64 column, const Packet<Sum, N>& run, const Inputs<N>&) const {
+    (*this)(row, column, run);
   }
 };
 

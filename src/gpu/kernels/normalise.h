@@ -383,8 +383,17 @@ DEVICE void sum_columns(const C* partial, C* out, u32 rows, u64 columns) {
   const u64 column = blockIdx.x * (u64)across + x;
   C sum = C(0);
   if (column < columns) {
-#pragma unroll 4
-    for (u32 row = y; row < rows; row += along) sum += partial[(u64)row * columns + column];
+    // Many loads at once: each waits for memory.
+    constexpr u32 at_once = 16;
+    u32 row = y;
+    for (; row + (at_once - 1) * along < rows; row += at_once * along) {
+      C values[at_once];
+#pragma unroll
+      for (u32 i = 0; i < at_once; ++i) values[i] = partial[(u64)(row + i * along) * columns + column];
+#pragma unroll
+      for (u32 i = 0; i < at_once; ++i) sum += values[i];
+    }
+    for (; row < rows; row += along) sum += partial[(u64)row * columns + column];
   }
   shared[y][x] = sum;
   barrier();

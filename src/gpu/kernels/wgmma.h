@@ -2,9 +2,11 @@
 // shared memory by itself, and a copy engine brings them there.
 //
 // A block is three groups of 128 threads. One thread of the first keeps the copy engine busy; the other two
-// groups multiply, each 64 rows of the block's tile. A ring of stages lies between them: `full` barriers say
-// that a stage has arrived, `empty` ones that both groups have read it. Blocks stay for several tiles, so
-// that the copies for the next one go on while results are stored.
+// groups multiply: together, each 64 rows of a tile of 128, or in turns, each every other tile, so that one
+// multiplies while the other stores its results. A ring of stages lies between them: `full` barriers say that
+// a stage has arrived, `empty` ones that it has been read, `turns` that all stages of the tile before have
+// been asked for (a barrier tells only two neighbouring rounds of the ring apart). Blocks stay for several
+// tiles, so that the copies for the next one go on while results are stored.
 //
 // Tiles lie as the copy engine leaves them with its 128-byte swizzle: an operand along K as rows of 64
 // elements, one along rows as slabs of 64 rows, a line of them for each k.
@@ -37,12 +39,11 @@ DEVICE void barrier_arrive(u64* barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address(barrier)) : "memory");
 }
 DEVICE void barrier_wait(u64* barrier, u32 parity) {
-  asm volatile(
-      "{\n.reg .pred done;\nagain:\n"
-      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-      "@done bra end;\nbra again;\nend:\n}" ::"r"(address(barrier)),
-      "r"(parity)
-      : "memory");
+  asm volatile("{\n.reg .pred done;\nagain:\n"
+               "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+               "@done bra end;\nbra again;\nend:\n}" ::"r"(address(barrier)),
+               "r"(parity)
+               : "memory");
 }
 
 // ---- copies ----
@@ -87,53 +88,61 @@ DEVICE void wait() {
 #define HEARTH_EIGHT(i)                                                                      \
   "+f"(sums[i]), "+f"(sums[i + 1]), "+f"(sums[i + 2]), "+f"(sums[i + 3]), "+f"(sums[i + 4]), \
       "+f"(sums[i + 5]), "+f"(sums[i + 6]), "+f"(sums[i + 7])
-#define HEARTH_WGMMA_128(type)                                                                           \
-  asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type                              \
-               " "                                                                                       \
-               "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                 \
-               "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "        \
-               "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "        \
-               "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "       \
-               "%64, %65, 1, 1, 1, %66, %67;"                                                            \
-               : HEARTH_EIGHT(0), HEARTH_EIGHT(8), HEARTH_EIGHT(16), HEARTH_EIGHT(24), HEARTH_EIGHT(32), \
-                 HEARTH_EIGHT(40), HEARTH_EIGHT(48), HEARTH_EIGHT(56)                                    \
-               : "l"(a), "l"(b), "n"(ALONG_K_A ? 0 : 1), "n"(ALONG_K_B ? 0 : 1))
-#define HEARTH_WGMMA_256(type)                                                                            \
-  asm volatile(                                                                                           \
-      "wgmma.mma_async.sync.aligned.m64n256k16.f32." type "." type                                        \
-      " "                                                                                                 \
-      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                           \
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "                  \
-      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "                  \
-      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "                  \
-      "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "                  \
-      "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "                  \
-      "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "      \
-      "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, " \
-      "%128, %129, 1, 1, 1, %130, %131;"                                                                  \
-      : HEARTH_EIGHT(0), HEARTH_EIGHT(8), HEARTH_EIGHT(16), HEARTH_EIGHT(24), HEARTH_EIGHT(32),           \
-        HEARTH_EIGHT(40), HEARTH_EIGHT(48), HEARTH_EIGHT(56), HEARTH_EIGHT(64), HEARTH_EIGHT(72),         \
-        HEARTH_EIGHT(80), HEARTH_EIGHT(88), HEARTH_EIGHT(96), HEARTH_EIGHT(104), HEARTH_EIGHT(112),       \
-        HEARTH_EIGHT(120)                                                                                 \
-      : "l"(a), "l"(b), "n"(ALONG_K_A ? 0 : 1), "n"(ALONG_K_B ? 0 : 1))
+#define HEARTH_THIRTY_TWO(i) HEARTH_EIGHT(i), HEARTH_EIGHT(i + 8), HEARTH_EIGHT(i + 16), HEARTH_EIGHT(i + 24)
+#define HEARTH_SUMS_64                                                               \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "           \
+  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
+  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+  "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define HEARTH_SUMS_96                                                                              \
+  HEARTH_SUMS_64 ", "                                                                               \
+                 "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
+                 "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define HEARTH_SUMS_128                                                                          \
+  HEARTH_SUMS_96                                                                                 \
+  ", "                                                                                           \
+  "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
+  "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+#define HEARTH_WGMMA(columns, type, names, operands, add, ...)                                               \
+  asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, " add ", 0;\nwgmma.mma_async.sync.aligned.m64n" columns \
+               "k16.f32." type "." type " {" names "}, " operands:__VA_ARGS__                                \
+               : "l"(a), "l"(b), "n"(ALONG_K_A ? 0 : 1), "n"(ALONG_K_B ? 0 : 1), "r"((int)adds))
+#define HEARTH_WGMMA_128(type)                                                          \
+  HEARTH_WGMMA("128", type, HEARTH_SUMS_64, "%64, %65, add, 1, 1, %66, %67;\n}", "%68", \
+               HEARTH_THIRTY_TWO(0), HEARTH_THIRTY_TWO(32))
+#define HEARTH_WGMMA_192(type)                                                           \
+  HEARTH_WGMMA("192", type, HEARTH_SUMS_96, "%96, %97, add, 1, 1, %98, %99;\n}", "%100", \
+               HEARTH_THIRTY_TWO(0), HEARTH_THIRTY_TWO(32), HEARTH_THIRTY_TWO(64))
+#define HEARTH_WGMMA_256(type)                                                                \
+  HEARTH_WGMMA("256", type, HEARTH_SUMS_128, "%128, %129, add, 1, 1, %130, %131;\n}", "%132", \
+               HEARTH_THIRTY_TWO(0), HEARTH_THIRTY_TWO(32), HEARTH_THIRTY_TWO(64), HEARTH_THIRTY_TWO(96))
 
-// sums += a * b for 64 rows, 2 * N columns and 16 of K. Asynchronous: between fence() and wait().
+// sums += a * b for 64 rows, 2 * N columns and 16 of K, or sums = a * b. Asynchronous: between fence() and
+// wait().
 template <class T, bool ALONG_K_A, bool ALONG_K_B, int N>
-DEVICE void multiply_add(f32 (&sums)[N], u64 a, u64 b) {
-  if constexpr (N == 128) {
-    if constexpr (same_type<T, f16>)
-      HEARTH_WGMMA_256("f16");
-    else
-      HEARTH_WGMMA_256("bf16");
-  } else {
-    if constexpr (same_type<T, f16>)
-      HEARTH_WGMMA_128("f16");
-    else
-      HEARTH_WGMMA_128("bf16");
-  }
+DEVICE void multiply_add(f32 (&sums)[N], u64 a, u64 b, bool adds = true) {
+  constexpr bool half = same_type<T, f16>;
+  if constexpr (N == 128 && half)
+    HEARTH_WGMMA_256("f16");
+  else if constexpr (N == 128)
+    HEARTH_WGMMA_256("bf16");
+  else if constexpr (N == 96 && half)
+    HEARTH_WGMMA_192("f16");
+  else if constexpr (N == 96)
+    HEARTH_WGMMA_192("bf16");
+  else if constexpr (half)
+    HEARTH_WGMMA_128("f16");
+  else
+    HEARTH_WGMMA_128("bf16");
 }
 #undef HEARTH_WGMMA_128
+#undef HEARTH_WGMMA_192
 #undef HEARTH_WGMMA_256
+#undef HEARTH_WGMMA
+#undef HEARTH_SUMS_64
+#undef HEARTH_SUMS_96
+#undef HEARTH_SUMS_128
+#undef HEARTH_THIRTY_TWO
 #undef HEARTH_EIGHT
 
 template <int REGISTERS>
@@ -143,6 +152,72 @@ DEVICE void take_registers() {
 template <int REGISTERS>
 DEVICE void give_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REGISTERS));
+}
+
+// Four lanes have the columns of eight, two neighbours each. They exchange them, so that results are stored
+// and operands of the expression fetched in runs of 16 bytes: four neighbours of every other eight columns,
+// or all of every fourth eight.
+DEVICE f32 exchanged(f32 value, int with) { return __shfl_xor_sync(~0u, value, with); }
+// `sums` are this lane's parts of two eights, four apart; it gets the first half of the one or the other
+// half.
+DEVICE Packet<f32, 4> half_eight(const f32* sums, int lane) {
+  const bool odd = lane & 1;
+  Packet<f32, 4> run;
+#pragma unroll
+  for (int e = 0; e < 2; ++e) {
+    const f32 kept = odd ? sums[4 + e] : sums[e], got = exchanged(odd ? sums[e] : sums[4 + e], 1);
+    run.element[e] = odd ? got : kept;
+    run.element[2 + e] = odd ? kept : got;
+  }
+  return run;
+}
+DEVICE Packet<f32, 8> whole_eight(const f32* sums, int lane) {
+  const bool upper = lane & 2;
+  const Packet<f32, 4> first = half_eight(sums, lane), second = half_eight(sums + 8, lane);
+  Packet<f32, 8> run;
+#pragma unroll
+  for (int e = 0; e < 4; ++e) {
+    const f32 kept = upper ? second.element[e] : first.element[e],
+              got = exchanged(upper ? first.element[e] : second.element[e], 2);
+    run.element[e] = upper ? got : kept;
+    run.element[4 + e] = upper ? kept : got;
+  }
+  return run;
+}
+
+// Stores a lane's sums of 64 rows and COLUMNS columns: those of `row` and of `row` + 8, from `column` on.
+template <int COLUMNS, class Finish>
+DEVICE void store_sums(const GemmShape& shape, const Finish& finish, i64 row, i64 column, bool inside,
+                       const f32 (&sums)[COLUMNS / 2], int lane) {
+  constexpr int run = Finish::run_bytes == 2 ? 8 : 4, unit = run * 2;
+  const i64 mine = column + (run == 8 ? lane * 8 : lane % 2 * 8 + lane / 2 * 4);
+  const auto row_of = [&](int item) { return row + item % 2 * 8; };
+  const auto column_of = [&](int item) { return mine + item / 2 * unit * 2; };
+  const auto run_of = [&](int item) {
+    const f32* from = sums + item / 2 * unit + item % 2 * 2;
+    if constexpr (run == 8)
+      return whole_eight(from, lane);
+    else
+      return half_eight(from, lane);
+  };
+  constexpr int items = COLUMNS / unit, at_once = 4;
+  if (!inside) {
+#pragma unroll
+    for (int item = 0; item < items; ++item)
+      gemm::finish_run(shape, finish, row_of(item), column_of(item), run_of(item));
+    return;
+  }
+  // Operands of several runs are on their way at once: each waits for memory.
+#pragma unroll
+  for (int first = 0; first < items; first += at_once) {
+    typename Finish::template Inputs<run> inputs[at_once];
+#pragma unroll
+    for (int i = 0; i < at_once; ++i)
+      inputs[i] = finish.template fetch<run>(row_of(first + i), column_of(first + i));
+#pragma unroll
+    for (int i = 0; i < at_once; ++i)
+      finish(row_of(first + i), column_of(first + i), run_of(first + i), inputs[i]);
+  }
 }
 
 // ---- a block's work ----
@@ -156,6 +231,12 @@ struct Ring {
     stage = 0;
     parity ^= 1;
   }
+  template <int STAGES>
+  DEVICE void skip(int count) {
+    const int to = stage + count;
+    stage = to % STAGES;
+    parity ^= (u32)(to / STAGES) & 1;
+  }
 };
 
 // Tiles of 128 rows. `memory` is STAGES * stage_bytes<COLUMNS> bytes of shared memory from a multiple of
@@ -163,16 +244,17 @@ struct Ring {
 template <int COLUMNS>
 constexpr int stage_bytes = (128 + COLUMNS) * depth * 2;
 
-template <class T, int COLUMNS, int STAGES, bool ALONG_K_A, bool ALONG_K_B, class Finish>
+template <class T, int COLUMNS, int STAGES, bool IN_TURNS, bool ALONG_K_A, bool ALONG_K_B, class Finish>
 DEVICE void multiply(const GemmShape& shape, const TensorMap* map_a, const TensorMap* map_b, bool stacked_a,
                      bool stacked_b, char* memory, Finish finish) {
-  __shared__ u64 full[STAGES], empty[STAGES];
+  __shared__ u64 full[STAGES], empty[STAGES], turns[2];
   constexpr int tile_a = 128 * depth * 2;
   if (threadIdx.x == 0) {
     for (int i = 0; i < STAGES; ++i) {
       barrier_init(full + i, 1);
-      barrier_init(empty + i, 2);
+      barrier_init(empty + i, IN_TURNS ? 1 : 2);
     }
+    for (int i = 0; i < 2; ++i) barrier_init(turns + i, 1);
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   }
@@ -182,7 +264,8 @@ DEVICE void multiply(const GemmShape& shape, const TensorMap* map_a, const Tenso
     const i64 begin = job.split * shape.split_depth, rest = shape.depth - begin;
     return (int)(((rest < shape.split_depth ? rest : shape.split_depth) + depth - 1) / depth);
   };
-  const int group = (int)threadIdx.x / 128;
+  // From a lane, so that the compiler knows it to be the same in all of a wave.
+  const int group = __shfl_sync(~0u, (int)threadIdx.x / 128, 0);
   Ring ring;
   if (group == 0) {
     give_registers<24>();
@@ -205,33 +288,53 @@ DEVICE void multiply(const GemmShape& shape, const TensorMap* map_a, const Tenso
   } else {
     take_registers<240>();
     const int thread = (int)threadIdx.x % 128;
-    f32 sums[COLUMNS / 2];
-    for (u64 index = blockIdx.x; index < jobs; index += gridDim.x) {
+    constexpr int parts = IN_TURNS ? 2 : 1;  // of 64 rows
+    const int first_part = IN_TURNS ? 0 : group - 1;
+    f32 sums[parts][COLUMNS / 2];
+    u32 turn = 0;
+    for (u64 index = blockIdx.x; index < jobs; index += gridDim.x, ++turn) {
       const gemm::Job job = gemm::job(shape, index);
-#pragma unroll
-      for (int i = 0; i < COLUMNS / 2; ++i) sums[i] = 0;
+      if (IN_TURNS) {
+        if (turn % 2 != (u32)group - 1) {
+          ring.skip<STAGES>(steps(job));
+          continue;
+        }
+        if (turn > 0) barrier_wait(turns + turn % 2, (turn - 1) / 2 % 2);
+      }
+      int last = -1;
+#pragma unroll 1
       for (int step = steps(job); step > 0; --step) {
         const char* tile = memory + ring.stage * stage_bytes<COLUMNS>;
-        const u64 a = descriptor(tile + (group - 1) * slab), b = descriptor(tile + tile_a);
+        const u64 a = descriptor(tile + first_part * slab), b = descriptor(tile + tile_a);
         barrier_wait(full + ring.stage, ring.parity);
         fence();
 #pragma unroll
         for (int k = 0; k < depth / 16; ++k)
-          multiply_add<T, ALONG_K_A, ALONG_K_B>(sums, a + k * descriptor_step<ALONG_K_A>,
-                                                b + k * descriptor_step<ALONG_K_B>);
+#pragma unroll
+          for (int part = 0; part < parts; ++part)
+            multiply_add<T, ALONG_K_A, ALONG_K_B>(sums[part],
+                                                  a + part * (slab >> 4) + k * descriptor_step<ALONG_K_A>,
+                                                  b + k * descriptor_step<ALONG_K_B>, last >= 0 || k > 0);
         commit();
-        wait<0>();
-        if (thread == 0) barrier_arrive(empty + ring.stage);
+        // The stage before has been read when its products are done; those of this one go on.
+        wait<1>();
+        if (thread == 0 && last >= 0) barrier_arrive(empty + last);
+        last = ring.stage;
         ring.next<STAGES>();
       }
+      if (IN_TURNS && thread == 0) barrier_arrive(turns + (turn + 1) % 2);
+      wait<0>();
+      if (thread == 0 && last >= 0) barrier_arrive(empty + last);
       // A wave has 16 rows; a lane two of them, and two neighbours of every eight columns.
-      const i64 row = (i64)job.row_tile * 128 + (group - 1) * 64 + thread / 32 * 16 + thread % 32 / 4;
-      const i64 column = (i64)job.column_tile * COLUMNS + thread % 4 * 2;
+      const i64 row = (i64)job.row_tile * 128 + first_part * 64, column = (i64)job.column_tile * COLUMNS;
       finish.start(job.product, job.split);
 #pragma unroll
-      for (int i = 0; i < COLUMNS / 2; i += 2)
-        gemm::finish_run(shape, finish, row + i / 2 % 2 * 8, column + i / 4 * 8,
-                         Packet<f32, 2>{{sums[i], sums[i + 1]}});
+      for (int part = 0; part < parts; ++part) {
+        const i64 first = row + part * 64;
+        store_sums<COLUMNS>(shape, finish, first + thread / 32 * 16 + thread % 32 / 4, column,
+                            first + 64 <= shape.rows && column + COLUMNS <= shape.columns, sums[part],
+                            thread % 4);
+      }
     }
   }
 }
