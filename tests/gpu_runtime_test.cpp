@@ -436,4 +436,27 @@ TEST_F(GpuStreams, WhatIsInFlightIsBounded) {
 
 }  // namespace
 }  // namespace gpu
+TEST(Events, TellHowFarTheDeviceIs) {
+  for (const Device device : devices()) {
+    const Tensor x = ones({64, 64}).to(device).eval();
+    matmul(x, x).eval();  // the kernel is there
+    synchronize(device);
+    Event begin(device);
+    Tensor y = x;
+    for (int i = 0; i < 20; ++i) y = matmul(y, x) * 0.01;
+    y.eval();
+    Event end(device);
+    end.wait();
+    EXPECT_TRUE(begin.reached());
+    EXPECT_TRUE(end.reached());
+    EXPECT_GT(end.seconds_since(begin), 0);
+    EXPECT_LE(begin.seconds_since(end), 0);
+    EXPECT_NEAR(end.seconds_since(begin), -begin.seconds_since(end), 1e-6);
+    begin = std::move(end);
+    EXPECT_TRUE(begin.reached());
+    if (device.kind == DeviceKind::cpu) continue;
+    EXPECT_THROW(begin.seconds_since(Event(Device{})), ValueError);
+  }
+}
+
 }  // namespace hearth

@@ -9,13 +9,12 @@ namespace hearth::bench {
 
 std::vector<double> device_medians(Device device, const std::vector<std::function<void()>>& candidates,
                                    bool quick) {
-  const double slice = quick ? 0 : 0.01;  // seconds of work per wait: many times what waiting costs
+  const double slice = quick ? 0 : 0.01;  // seconds of work between events: so that the host runs ahead
   const int rounds = quick ? 1 : 9;
   const auto seconds_of = [&](const std::function<void()>& queue, int calls) {
-    const auto start = Clock::now();
+    const Event begin(device);
     for (int i = 0; i < calls; ++i) queue();
-    synchronize(device);
-    return seconds_since(start) / calls;
+    return Event(device).seconds_since(begin) / calls;
   };
   std::vector<int> calls;
   for (const auto& candidate : candidates) {

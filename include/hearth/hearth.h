@@ -5,6 +5,7 @@
 #include "hearth/data.h"
 #include "hearth/device.h"
 #include "hearth/error.h"
+#include "hearth/event.h"
 #include "hearth/eval.h"
 #include "hearth/gguf.h"
 #include "hearth/grad.h"

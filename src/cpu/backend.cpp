@@ -5,6 +5,7 @@
 
 #include <sys/mman.h>
 #include <unistd.h>
+#include <chrono>
 
 #include <cstdlib>
 #include <cstring>
@@ -83,6 +84,19 @@ std::string processor_name() {
   return fmt::format("CPU (implementer {}, part {})", implementer, part);
 }
 
+// Work is done when it is given.
+class Moment final : public WorkMark {
+ public:
+  bool reached() const override { return true; }
+  void wait() const override {}
+  double seconds_since(const WorkMark& earlier) const override {
+    return std::chrono::duration<double>(time_ - static_cast<const Moment&>(earlier).time_).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point time_ = std::chrono::steady_clock::now();
+};
+
 class CpuBackend final : public Backend {
  public:
   CpuBackend() { on_config_change(apply); }
@@ -143,6 +157,7 @@ class CpuBackend final : public Backend {
     throw DeviceError(fmt::format("[compile_kernel] {} needs a GPU, the device is cpu", name));
   }
   void synchronize() override {}
+  std::unique_ptr<const WorkMark> mark() override { return std::make_unique<Moment>(); }
   MemoryStats memory_stats() const override { return pool().stats(); }
   void reset_peak_memory() override { pool().reset_peak(); }
   void warm_up(std::size_t bytes) override {

@@ -57,6 +57,15 @@ class Upload {
   virtual std::shared_ptr<Buffer> finish() = 0;
 };
 
+// A place in the work of a device; hearth/event.h.
+class WorkMark {
+ public:
+  virtual ~WorkMark() = default;
+  virtual bool reached() const = 0;
+  virtual void wait() const = 0;
+  virtual double seconds_since(const WorkMark& earlier) const = 0;  // of the same backend; both reached
+};
+
 // Threads: every function may be called from any thread.
 class Backend {
  public:
@@ -101,6 +110,7 @@ class Backend {
   virtual std::shared_ptr<const LoadedKernel> load_kernel(const std::string& source, const std::string& name,
                                                           const std::vector<std::string>& options) = 0;
   virtual void synchronize() = 0;
+  virtual std::unique_ptr<const WorkMark> mark() = 0;  // behind all work so far
   virtual MemoryStats memory_stats() const = 0;
   virtual void reset_peak_memory() = 0;
   virtual void empty_cache() = 0;

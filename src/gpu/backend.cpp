@@ -7,6 +7,7 @@
 #include "gpu/backends.h"
 #include "gpu/block_planes.h"
 #include "gpu/device.h"
+#include "gpu/event.h"
 #include "gpu/in_flight.h"
 #include "gpu/kernels.h"
 #include "gpu/pinned_pool.h"
@@ -17,6 +18,21 @@
 
 namespace hearth::gpu {
 namespace {
+
+class TimedMark final : public WorkMark {
+ public:
+  explicit TimedMark(const GpuDevice& device) : event_(device, Event::Timing::on) {
+    event_.record(device.stream());
+  }
+  bool reached() const override { return event_.reached(); }
+  void wait() const override { event_.wait(); }
+  double seconds_since(const WorkMark& earlier) const override {
+    return event_.seconds_since(static_cast<const TimedMark&>(earlier).event_);
+  }
+
+ private:
+  Event event_;
+};
 
 class GpuBackend final : public Backend {
  public:
@@ -98,6 +114,7 @@ class GpuBackend final : public Backend {
     return load_user_kernel(gpu_, source, name, options);
   }
   void synchronize() override { gpu_.synchronize(); }
+  std::unique_ptr<const WorkMark> mark() override { return std::make_unique<TimedMark>(gpu_); }
   MemoryStats memory_stats() const override {
     MemoryStats stats = gpu_.pool().stats();
     gpu_.pinned().add_to(stats);

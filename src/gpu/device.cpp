@@ -139,8 +139,11 @@ bool GpuDevice::answer(int code) const {
 
 void GpuDevice::poll(const std::function<int()>& question) const {
   const auto begin = std::chrono::steady_clock::now();
-  constexpr auto spinning = std::chrono::microseconds(200), most = std::chrono::microseconds(500);
-  for (auto pause = std::chrono::microseconds(10); !answer(question());) {
+  // Sleeping costs at most a fiftieth of the wait: a step of training or a token is over in a few
+  // milliseconds.
+  using namespace std::chrono_literals;
+  constexpr std::chrono::duration<double> spinning = 1ms, longest = 500us;
+  while (!answer(question())) {
     const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
     if (failed()) throw DeviceError(failure());  // another thread's wait has ended
     if (waited < spinning) {
@@ -149,8 +152,7 @@ void GpuDevice::poll(const std::function<int()>& question) const {
       fail(fmt::format("[{}] the work has not ended within {:.4g} s (device_timeout_s)", driver_.name,
                        waited.count()));
     } else {
-      std::this_thread::sleep_for(pause);
-      pause = std::min(pause * 2, most);
+      std::this_thread::sleep_for(std::min(waited / 50, longest));
     }
   }
 }
