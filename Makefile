@@ -1,7 +1,7 @@
 # The commands a user or a contributor types. Everything is built by CMake; see CMakePresets.json.
 JOBS ?= $(shell nproc)
 .DEFAULT_GOAL := build
-.PHONY: setup configure build run emu test test-emulated test-asan test-tsan bench lint format clean
+.PHONY: setup configure build run emu test test-asan test-tsan bench lint format clean
 
 setup:
 	@scripts/setup.sh
@@ -25,16 +25,12 @@ run: build  ## the main job: text from a language model; without one, a network 
 
 test: configure  ## all tests
 	@cmake --build build -j $(JOBS)
-	@ctest --test-dir build --output-on-failure -j $(JOBS) -LE emulated-table
-
-test-emulated: configure  ## the tables of all operations and block formats on emulated AMD GPUs (half an hour)
-	@cmake --build build -j $(JOBS)
-	@ctest --test-dir build --output-on-failure -j $(JOBS) -L emulated-table
+	@ctest --test-dir build --output-on-failure -j $(JOBS)
 
 test-asan: setup  ## all tests but the slow ones under AddressSanitizer and UndefinedBehaviorSanitizer
 	@cmake --preset asan -DCMAKE_MESSAGE_LOG_LEVEL=WARNING
 	@cmake --build build-asan -j $(JOBS)
-	@ctest --test-dir build-asan --output-on-failure -j $(JOBS) -LE "slow|emulated-table"
+	@ctest --test-dir build-asan --output-on-failure -j $(JOBS) -LE slow
 
 test-tsan: setup  ## the concurrent tests under ThreadSanitizer
 	@cmake --preset tsan -DCMAKE_MESSAGE_LOG_LEVEL=WARNING

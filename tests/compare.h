@@ -116,6 +116,11 @@ inline std::string first_difference(const std::vector<double>& got, const std::v
   return text.str();
 }
 
+// The elements of a tensor, computed as a program would have them: the kernel stores the tensor's dtype.
+inline std::vector<double> values_of(const Tensor& tensor) {
+  return tensor.detach().eval().to(Device{}).to_vector<double>();
+}
+
 // Makes a device the default one while it lives.
 class OnDevice {
  public:

@@ -1,5 +1,7 @@
 // Runs the rows of elementwise.inc on every device there is: values for every size, layout, dtype and special
 // number, alone and fused with neighbours; gradients against central differences.
+#include <map>
+
 #include "test_devices.h"
 #include "variations.h"
 
@@ -93,6 +95,40 @@ class ElementwiseTable : public ::testing::TestWithParam<ElementwiseCase> {
       in.push_back(random_array(shapes[i % shapes.size()], range_of(i), dtype, numbers));
     return in;
   }
+
+  std::vector<double> special_values(DType dtype) const {
+    constexpr double nan = std::numeric_limits<double>::quiet_NaN(),
+                     infinity = std::numeric_limits<double>::infinity();
+    const double limit = largest(dtype);
+    std::vector<double> values = {nan,  infinity, -infinity, 0.0,    -0.0,    1,        -1,   0.5,
+                                  -0.5, 1.5,      2.5,       -2.5,   2,       3,        10,   -10,
+                                  20,   -20,      80,        -80,    89,      -89,      110,  -110,
+                                  1000, -1000,    limit,     -limit, 0x1p-14, -0x1p-14, 1e-3, 65000};
+    if (dtype != DType::f16)
+      values.insert(values.end(), {1e10, -1e10, 1e-10, -1e-10, 1e20, 1e-20, 0x1p-126, 1e-30});
+    for (auto& v : values) v = round_to(dtype, v);
+    std::erase_if(values,
+                  [&](double v) { return std::isfinite(v) && std::abs(v) > reference().special_limit; });
+    return values;
+  }
+
+  // Of integer operands, in the dtype of the result.
+  Array expected_of_integers(const std::vector<Array>& in, DType out) const {
+    if (reference().integer) {
+      const auto value = [&](double a, double b) {
+        return wrap_to(out, reference().integer(static_cast<std::int64_t>(a), static_cast<std::int64_t>(b),
+                                                bits_of(out)));
+      };
+      return row().binary ? zip(in[0], in[1], value) : map(in[0], [&](double a) { return value(a, 0); });
+    }
+    auto want = expected(in);
+    if (!is_floating(out) && out != DType::bool_)
+      for (auto& v : want.values) v = wrap_to(out, static_cast<std::int64_t>(v));
+    return want;
+  }
+
+  // Shifting truth values means nothing.
+  bool takes(DType dtype) const { return dtype != DType::bool_ || !row().name.starts_with("shift"); }
 };
 
 TEST_P(ElementwiseTable, ValuesForEverySize) {
@@ -175,21 +211,10 @@ TEST_P(ElementwiseTable, Broadcasting) {
 TEST_P(ElementwiseTable, SpecialValues) {
   if (!has_values() || !reference().special) GTEST_SKIP() << "not defined at special values";
   Failures failures(row().name);
-  constexpr double nan = std::numeric_limits<double>::quiet_NaN(),
-                   infinity = std::numeric_limits<double>::infinity();
   for (const auto device : tested_devices()) {
     const OnDevice here(device);
     for (const auto dtype : floating_dtypes) {
-      const double limit = largest(dtype);
-      std::vector<double> values = {nan,  infinity, -infinity, 0.0,    -0.0,    1,        -1,   0.5,
-                                    -0.5, 1.5,      2.5,       -2.5,   2,       3,        10,   -10,
-                                    20,   -20,      80,        -80,    89,      -89,      110,  -110,
-                                    1000, -1000,    limit,     -limit, 0x1p-14, -0x1p-14, 1e-3, 65000};
-      if (dtype != DType::f16)
-        values.insert(values.end(), {1e10, -1e10, 1e-10, -1e-10, 1e20, 1e-20, 0x1p-126, 1e-30});
-      for (auto& v : values) v = round_to(dtype, v);
-      std::erase_if(values,
-                    [&](double v) { return std::isfinite(v) && std::abs(v) > reference().special_limit; });
+      const auto values = special_values(dtype);
       const auto count = static_cast<std::int64_t>(values.size());
       std::vector<Array> in = {{{count}, values}};
       if (row().binary) in = {{{count, 1}, values}, {{count}, values}};  // all pairs
@@ -217,8 +242,7 @@ TEST_P(ElementwiseTable, Integers) {
   for (const auto device : tested_devices()) {
     const OnDevice here(device);
     for (const auto dtype : integer_dtypes) {
-      if (dtype == DType::bool_ && row().name.starts_with("shift"))
-        continue;  // shifting truth values means nothing
+      if (!takes(dtype)) continue;
       for (const Shape& shape : {Shape{0}, Shape{1}, Shape{33}, Shape{1025}, Shape{5, 7}}) {
         for (const auto layout : {Layout::contiguous, Layout::sliced}) {
           Numbers numbers(5);
@@ -228,20 +252,7 @@ TEST_P(ElementwiseTable, Integers) {
                                          numbers));
           const auto out = result_dtype(dtype);
           failures.check(describe(device, dtype, in, name_of(layout)), [&] {
-            Array want;
-            if (reference().integer) {
-              const int bits = bits_of(out);
-              const auto value = [&](double a, double b) {
-                return wrap_to(out, reference().integer(static_cast<std::int64_t>(a),
-                                                        static_cast<std::int64_t>(b), bits));
-              };
-              want =
-                  row().binary ? zip(in[0], in[1], value) : map(in[0], [&](double a) { return value(a, 0); });
-            } else {
-              want = expected(in);
-              if (!is_floating(out) && out != DType::bool_)
-                for (auto& v : want.values) v = wrap_to(out, static_cast<std::int64_t>(v));
-            }
+            const Array want = expected_of_integers(in, out);
             std::vector<Tensor> tensors;
             for (const auto& array : in) tensors.push_back(lay_out(array, layout, dtype));
             const auto got = row().function(tensors);
@@ -365,8 +376,150 @@ TEST_P(ElementwiseTable, Gradient) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, ElementwiseTable, ::testing::ValuesIn(elementwise_cases()),
-                         [](const auto& parameter) { return parameter.param.name; });
+// All dtypes in one plan: they are cast from one value, so that the planner makes one kernel, or a few, of
+// it. That is what runs on emulated chips, where each kernel costs a compilation.
+class ElementwiseInOnePlan : public ElementwiseTable {
+ protected:
+  // What casting these numbers gives.
+  static std::vector<Array> cast_to(DType dtype, std::vector<Array> in) {
+    for (auto& array : in)
+      for (auto& v : array.values)
+        v = is_floating(dtype) ? round_to(dtype, v) : wrap_to(dtype, static_cast<std::int64_t>(v));
+    return in;
+  }
+  static std::vector<Tensor> cast_to(DType dtype, std::vector<Tensor> tensors) {
+    for (auto& tensor : tensors) tensor = tensor.to(dtype);
+    return tensors;
+  }
+  // The same numbers, computed: what reads a leaf need not be one kernel. (Not multiplied by 1: LLVM 19 makes
+  // +0 of a product of -0 that is rounded to f16 on gfx1100.)
+  static std::vector<Tensor> computed(std::vector<Tensor> tensors) {
+    for (auto& tensor : tensors) tensor = tensor - 0;
+    return tensors;
+  }
+  static std::vector<Tensor> leaves(const std::vector<Array>& in, DType dtype) {
+    std::vector<Tensor> result;
+    for (const auto& array : in) result.push_back(dense(array, dtype));
+    return result;
+  }
+
+  // Numbers of the row's range, then every special number (with every other, if there are two operands).
+  std::vector<Array> floating_inputs() const {
+    auto in = random_inputs({{64}}, DType::f32);
+    if (reference().special) {
+      const auto special = special_values(DType::f32);
+      for (double a : special)
+        for (double b : row().binary ? special : std::vector<double>{0}) {
+          in[0].values.push_back(a);
+          if (row().binary) in[1].values.push_back(b);
+        }
+    }
+    for (auto& array : in) array.shape = {static_cast<std::int64_t>(array.values.size())};
+    return in;
+  }
+
+  static constexpr DType dtypes[] = {DType::f32, DType::f16, DType::bf16};
+};
+
+TEST_P(ElementwiseInOnePlan, Values) {
+  if (!has_values()) GTEST_SKIP() << "integers only";
+  Failures failures(row().name);
+  const auto in = floating_inputs();
+  for (const auto device : tested_devices()) {
+    const OnDevice here(device);
+    const auto tensors = computed(leaves(in, DType::f32));
+    std::vector<Tensor> results;
+    for (const auto dtype : dtypes) results.push_back(row().function(cast_to(dtype, tensors)));
+    eval(results);
+    for (std::size_t i = 0; i < results.size(); ++i)
+      failures.check(describe(device, dtypes[i], in, "in one plan"), [&] {
+        const auto rounded = cast_to(dtypes[i], in);
+        const auto want = expected(rounded);
+        const auto out = result_dtype(dtypes[i]);
+        if (results[i].dtype() != out) return fmt::format("result is {}", dtype_name(results[i].dtype()));
+        return first_difference(values_of(results[i]), want.values, want.shape, out,
+                                allowed(want, rounded, out));
+      });
+  }
+}
+
+TEST_P(ElementwiseInOnePlan, Integers) {
+  if (row().rule == Rule::floating) GTEST_SKIP() << "computed in f32";
+  Failures failures(row().name);
+  Numbers numbers(5);
+  std::vector<Array> in;
+  for (std::size_t i = 0; i < arity(); ++i)
+    in.push_back(
+        random_integers({129}, i == 0 ? reference().integer_a : reference().integer_b, DType::i64, numbers));
+  for (const auto device : tested_devices()) {
+    const OnDevice here(device);
+    const auto tensors = computed(leaves(in, DType::i64));
+    std::map<DType, Tensor> results;
+    for (const auto dtype : integer_dtypes)
+      if (takes(dtype)) results[dtype] = row().function(cast_to(dtype, tensors));
+    std::vector<Tensor> all;
+    for (const auto& [dtype, result] : results) all.push_back(result);
+    eval(all);
+    for (const auto& [dtype, result] : results)
+      failures.check(describe(device, dtype, in, "in one plan"), [&, dtype = dtype, &result = result] {
+        const auto operands = cast_to(dtype, in);
+        const auto out = result_dtype(dtype);
+        if (result.dtype() != out) return fmt::format("result is {}", dtype_name(result.dtype()));
+        const auto want = expected_of_integers(operands, out);
+        const auto room = is_floating(out) ? allowed(want, operands, out) : std::vector<double>{0};
+        return first_difference(values_of(result), want.values, want.shape, out, room);
+      });
+  }
+}
+
+TEST_P(ElementwiseInOnePlan, Gradient) {
+  if (!row().has_gradient_a && !row().has_gradient_b) GTEST_SKIP() << "no gradient";
+  Failures failures(row().name);
+  const auto in = random_inputs({{6, 11}}, DType::f32);
+  Numbers numbers(3);
+  const auto seed = random_array({6, 11}, {-1, 1}, DType::f32, numbers);
+  // At what the dtype makes of the numbers, in f64 on the CPU: Gradient above compares that with differences.
+  const auto exact = [&](DType dtype) {
+    const OnDevice here(Device{});
+    auto at = leaves(cast_to(dtype, in), DType::f64);
+    for (auto& leaf : at) leaf.requires_grad_();
+    std::vector<std::vector<double>> result;
+    for (const auto& gradient :
+         gradients(row().function(at), at, dense(cast_to(dtype, {seed})[0], DType::f64)))
+      result.push_back(values_of(gradient));
+    return result;
+  };
+  for (const auto device : tested_devices()) {
+    const OnDevice here(device);
+    auto at = leaves(in, DType::f32);
+    for (auto& leaf : at) leaf.requires_grad_();
+    const auto operands = computed(at);
+    std::vector<Tensor> found;  // for each dtype one per operand
+    for (const auto dtype : dtypes)
+      for (auto& gradient :
+           gradients(row().function(cast_to(dtype, operands)), at, dense(seed, DType::f32).to(dtype)))
+        found.push_back(gradient);
+    eval(found);
+    for (std::size_t i = 0; i < std::size(dtypes); ++i)
+      for (std::size_t operand = 0; operand < arity(); ++operand) {
+        if (!(operand == 0 ? row().has_gradient_a : row().has_gradient_b)) continue;
+        failures.check(describe(device, dtypes[i], in, fmt::format("gradient of operand {}", operand)), [&] {
+          const auto want = exact(dtypes[i])[operand];
+          // A few steps, as above. Halves are computed finer and rounded after each.
+          const double units = dtype_size(dtypes[i]) == 2 ? 8 : 32;
+          std::vector<double> room;
+          for (double v : want)
+            room.push_back(units * unit_roundoff(dtypes[i]) * (std::abs(v) + largest_finite_magnitude(want)) +
+                           underflow(dtypes[i]));
+          return first_difference(values_of(found[i * arity() + operand]), want, seed.shape, dtypes[i], room);
+        });
+      }
+  }
+}
+
+const auto name_of_row = [](const auto& parameter) { return parameter.param.name; };
+INSTANTIATE_TEST_SUITE_P(All, ElementwiseTable, ::testing::ValuesIn(elementwise_cases()), name_of_row);
+INSTANTIATE_TEST_SUITE_P(All, ElementwiseInOnePlan, ::testing::ValuesIn(elementwise_cases()), name_of_row);
 
 }  // namespace
 }  // namespace hearth::testing

@@ -86,6 +86,9 @@ struct OpCase {
   double accumulation = 0;
   double scale = 0;
   ArrayFunction magnitude = nullptr;  // null: the reference of the absolute inputs
+  // Another operation has a case of this shape, and this operation one of another shape: brief runs leave out
+  // halves (variations.h).
+  bool repeats = false;
 };
 
 const std::vector<OpCase>& op_cases();

@@ -1,5 +1,7 @@
 // Runs the case table on every device there is: values for every layout and dtype, alone and fused with
 // neighbours; gradients against central differences.
+#include <numeric>
+
 #include "test_devices.h"
 #include "variations.h"
 
@@ -68,7 +70,64 @@ class OpTable : public ::testing::TestWithParam<OpCase> {
   bool small_enough_to_differentiate() const {
     std::int64_t count = 0;
     for (const auto& input : entry().inputs) count += element_count(input.shape);
-    return count > 0 && count <= 120;
+    return count <= 120;
+  }
+
+  std::vector<std::size_t> differentiated_inputs() const {
+    std::vector<std::size_t> found;
+    for (std::size_t i = 0; i < entry().inputs.size(); ++i)
+      if (entry().inputs[i].kind == Kind::floating) found.push_back(i);
+    return found;
+  }
+
+  // A point to differentiate at, of numbers that the dtype can hold, and what the result is weighed with.
+  struct Point {
+    std::vector<Array> in;
+    Array seed;
+  };
+  Point point(DType dtype) const {
+    Point result{make_inputs(dtype, Layout::contiguous), {}};
+    Numbers numbers(29);
+    result.seed = random_array(entry().reference(result.in).shape, {-1, 1}, dtype, numbers);
+    return result;
+  }
+
+  // The result there, and the gradient of the sum of result * seed for each differentiated input; in one
+  // plan.
+  struct Derivative {
+    std::vector<double> value;
+    std::vector<std::vector<double>> gradients;
+  };
+  Derivative derivative(const Point& at, DType dtype, Layout layout) const {
+    auto tensors = make_tensors(at.in, dtype, layout);
+    std::vector<Tensor> leaves;
+    for (auto input : differentiated_inputs()) leaves.push_back(tensors[input].requires_grad_());
+    const Tensor result = entry().function(tensors);
+    std::vector<Tensor> all = gradients(result, leaves, dense(at.seed, dtype));
+    all.push_back(result);
+    eval(all);
+    all.pop_back();
+    Derivative found{values_of(result), {}};
+    for (const auto& gradient : all) found.gradients.push_back(values_of(gradient));
+    return found;
+  }
+
+  // The gradients by central differences of the reference; NaN where it has a corner.
+  std::vector<std::vector<double>> slopes_at(const Point& at) const {
+    std::vector<std::vector<double>> result;
+    for (auto input : differentiated_inputs()) {
+      auto& slopes = result.emplace_back();
+      for (std::size_t i = 0; i < at.in[input].values.size(); ++i)
+        slopes.push_back(slope(
+            [&](double x) {
+              auto changed = at.in;
+              changed[input].values[i] = x;
+              const auto values = entry().reference(changed).values;
+              return std::inner_product(values.begin(), values.end(), at.seed.values.begin(), 0.0);
+            },
+            at.in[input].values[i]));
+    }
+    return result;
   }
 };
 
@@ -76,18 +135,17 @@ TEST_P(OpTable, ValuesForEveryLayout) {
   Failures failures(entry().name);
   for (const auto device : tested_devices()) {
     const OnDevice here(device);
-    for (const auto dtype : floating_dtypes)
-      for (const auto layout : layouts) {
-        const auto in = make_inputs(dtype, layout);
-        failures.check(describe(device, dtype, in, name_of(layout)), [&] {
-          const auto want = entry().reference(in);
-          const auto got = entry().function(make_tensors(in, dtype, layout));
-          if (got.shape() != want.shape)
-            return fmt::format("shape is {}, expected {}", to_string(got.shape()), to_string(want.shape));
-          return first_difference(got.to_vector<double>(), want.values, want.shape, dtype,
-                                  allowed(want, in, got.dtype()));
-        });
-      }
+    for (const auto& [dtype, layout] : floating_variations(entry())) {
+      const auto in = make_inputs(dtype, layout);
+      failures.check(describe(device, dtype, in, name_of(layout)), [&, dtype = dtype, layout = layout] {
+        const auto want = entry().reference(in);
+        const auto got = entry().function(make_tensors(in, dtype, layout));
+        if (got.shape() != want.shape)
+          return fmt::format("shape is {}, expected {}", to_string(got.shape()), to_string(want.shape));
+        return first_difference(values_of(got), want.values, want.shape, dtype,
+                                allowed(want, in, got.dtype()));
+      });
+    }
   }
 }
 
@@ -96,20 +154,19 @@ TEST_P(OpTable, Integers) {
   Failures failures(entry().name);
   for (const auto device : tested_devices()) {
     const OnDevice here(device);
-    for (const auto dtype : integer_dtypes)
-      for (const auto layout : {Layout::contiguous, Layout::sliced}) {
-        const auto in = make_inputs(dtype, layout);
-        failures.check(describe(device, dtype, in, name_of(layout)), [&] {
-          const auto got = entry().function(make_tensors(in, dtype, layout));
-          auto want = entry().reference(in);
-          if (got.shape() != want.shape)
-            return fmt::format("shape is {}, expected {}", to_string(got.shape()), to_string(want.shape));
-          if (is_floating(got.dtype())) return fmt::format("result is {}", dtype_name(got.dtype()));
-          for (auto& v : want.values)
-            if (std::abs(v) < 0x1p62) v = wrap_to(got.dtype(), static_cast<std::int64_t>(v));
-          return first_difference(got.to_vector<double>(), want.values, want.shape, got.dtype(), {0});
-        });
-      }
+    for (const auto& [dtype, layout] : integer_variations()) {
+      const auto in = make_inputs(dtype, layout);
+      failures.check(describe(device, dtype, in, name_of(layout)), [&, dtype = dtype, layout = layout] {
+        const auto got = entry().function(make_tensors(in, dtype, layout));
+        auto want = entry().reference(in);
+        if (got.shape() != want.shape)
+          return fmt::format("shape is {}, expected {}", to_string(got.shape()), to_string(want.shape));
+        if (is_floating(got.dtype())) return fmt::format("result is {}", dtype_name(got.dtype()));
+        for (auto& v : want.values)
+          if (std::abs(v) < 0x1p62) v = wrap_to(got.dtype(), static_cast<std::int64_t>(v));
+        return first_difference(values_of(got), want.values, want.shape, got.dtype(), {0});
+      });
+    }
   }
 }
 
@@ -118,6 +175,7 @@ TEST_P(OpTable, BetweenNeighbours) {
   for (const auto device : tested_devices()) {
     const OnDevice here(device);
     for (const auto layout : {Layout::contiguous, Layout::transposed}) {
+      if (brief() && layout != Layout::contiguous) continue;
       const auto dtype = DType::f32;
       const auto in = make_inputs(dtype, layout);
       failures.check(
@@ -141,84 +199,67 @@ TEST_P(OpTable, BetweenNeighbours) {
             // In one plan, so that the result has three readers.
             const auto summed = sum(result);
             eval({doubled, summed});
-            const auto wrong =
-                first_difference(doubled.to_vector<double>(), want.values, want.shape, dtype, room);
+            const auto wrong = first_difference(values_of(doubled), want.values, want.shape, dtype, room);
             if (!wrong.empty() || !std::isfinite(total)) return wrong;
-            const auto wrong_sum =
-                first_difference(summed.to_vector<double>(), {total}, {}, dtype, {total_room});
+            const auto wrong_sum = first_difference(values_of(summed), {total}, {}, dtype, {total_room});
             return wrong_sum.empty() ? wrong_sum : "sum of the result " + wrong_sum;
           });
     }
   }
 }
 
+// Gradients in f64 on the CPU are compared with central differences, all others with those.
 TEST_P(OpTable, Gradient) {
   if (!entry().differentiable || !small_enough_to_differentiate()) GTEST_SKIP() << "no gradient, or large";
   Failures failures(entry().name);
-  // f32 numbers, so that both dtypes see the same; the same for every layout.
-  const auto in = make_inputs(DType::f32, Layout::contiguous);
-  Numbers numbers(29);
-  const auto seed = random_array(entry().reference(in).shape, {-1, 1}, DType::f32, numbers);
-  // The sum of result * seed as a function of one element of one input.
-  const auto objective = [&](std::size_t input, std::size_t element, double value) {
-    auto changed = in;
-    changed[input].values[element] = value;
-    const auto result = entry().reference(changed);
-    double total = 0;
-    for (std::size_t i = 0; i < result.values.size(); ++i) total += result.values[i] * seed.values[i];
-    return total;
+  const auto inputs = differentiated_inputs();
+  const auto compare = [&](const auto& got, const auto& want, DType dtype, const auto& allowed_for) {
+    for (std::size_t k = 0; k < inputs.size(); ++k) {
+      const auto& shape = entry().inputs[inputs[k]].shape;
+      const auto wrong = first_difference(got.at(k), want.at(k), shape, dtype, allowed_for(want[k]));
+      if (!wrong.empty()) return fmt::format("gradient of input {} {}", inputs[k], wrong);
+    }
+    return std::string();
   };
-  std::vector<std::size_t> differentiated;
-  std::vector<std::vector<double>> expected;
-  for (std::size_t input = 0; input < in.size(); ++input) {
-    if (entry().inputs[input].kind != Kind::floating) continue;
-    differentiated.push_back(input);
-    auto& want = expected.emplace_back();
-    for (std::size_t i = 0; i < in[input].values.size(); ++i)
-      want.push_back(slope([&](double x) { return objective(input, i, x); }, in[input].values[i]));
-    const auto corners = std::count_if(want.begin(), want.end(), [](double v) { return std::isnan(v); });
-    ASSERT_LE(static_cast<std::size_t>(corners), want.size() / 3)
-        << entry().name << " has too many corners to check its gradient";
-  }
+  const auto exact = [&](const Point& at) {
+    const OnDevice here(Device{});
+    return derivative(at, DType::f64, Layout::contiguous).gradients;
+  };
+  const Point middle = point(DType::f64);
+  failures.check(describe(Device{}, DType::f64, middle.in, "against differences"), [&] {
+    const auto slopes = slopes_at(middle);
+    auto got = exact(middle);
+    for (std::size_t k = 0; k < slopes.size(); ++k) {
+      std::size_t corners = 0;
+      for (std::size_t i = 0; i < slopes[k].size(); ++i)
+        if (std::isnan(slopes[k][i])) got.at(k).at(i) = slopes[k][i], ++corners;
+      if (corners > slopes[k].size() / 3) return std::string("has too many corners to be checked");
+    }
+    return compare(got, slopes, DType::f64, [](const auto& want) {
+      return std::vector<double>{1e-7 * (1 + largest_finite_magnitude(want))};
+    });
+  });
   for (const auto device : tested_devices()) {
     const OnDevice here(device);
-    for (const auto layout : {Layout::contiguous, Layout::transposed, Layout::sliced, Layout::flipped}) {
-      const auto gradients_in = [&](DType dtype) {
-        auto tensors = make_tensors(in, dtype, layout);
-        std::vector<Tensor> leaves;
-        for (auto input : differentiated) leaves.push_back(tensors[input].requires_grad_());
-        std::vector<std::vector<double>> result;
-        for (const auto& gradient : gradients(entry().function(tensors), leaves, dense(seed, dtype)))
-          result.push_back(gradient.to_vector<double>());
-        return result;
-      };
-      std::vector<std::vector<double>> exact;
-      failures.check(describe(device, DType::f64, in, std::string("gradients, ") + name_of(layout)), [&] {
-        exact = gradients_in(DType::f64);
-        for (std::size_t k = 0; k < differentiated.size(); ++k) {
-          auto got = exact.at(k);
-          for (std::size_t i = 0; i < got.size(); ++i)
-            if (std::isnan(expected[k][i])) got[i] = expected[k][i];  // a corner
-          const auto wrong = first_difference(got, expected[k], in[differentiated[k]].shape, DType::f64,
-                                              {1e-7 * (1 + largest_finite_magnitude(expected[k]))});
-          if (!wrong.empty()) return fmt::format("input {} {}", differentiated[k], wrong);
-        }
-        return std::string();
-      });
+    for (const auto& [dtype, layout] : gradient_variations(entry())) {
+      const Point at = point(dtype);
       failures.check(
-          describe(device, DType::f32, in, std::string("gradients against f64, ") + name_of(layout)), [&] {
-            const auto found = gradients_in(DType::f32);
-            for (std::size_t k = 0; k < differentiated.size(); ++k) {
-              // A chain of steps, some of which subtract.
+          describe(device, dtype, at.in, std::string("with gradients, ") + name_of(layout)),
+          [&, dtype = dtype, layout = layout] {
+            const auto got = derivative(at, dtype, layout);
+            const auto value = entry().reference(at.in);
+            const auto wrong =
+                first_difference(got.value, value.values, value.shape, dtype, allowed(value, at.in, dtype));
+            if (!wrong.empty()) return wrong;
+            // A chain of steps, some of which subtract. Halves are computed finer and rounded after each.
+            const double units = dtype_size(dtype) == 2 ? 8 : 32;
+            return compare(got.gradients, exact(at), dtype, [&](const auto& want) {
               std::vector<double> room;
-              for (double v : exact.at(k))
-                room.push_back(32 * unit_roundoff(DType::f32) *
-                               (std::abs(v) + largest_finite_magnitude(exact[k])));
-              const auto wrong =
-                  first_difference(found.at(k), exact[k], in[differentiated[k]].shape, DType::f32, room);
-              if (!wrong.empty()) return fmt::format("input {} {}", differentiated[k], wrong);
-            }
-            return std::string();
+              for (double v : want)
+                room.push_back(units * unit_roundoff(dtype) * (std::abs(v) + largest_finite_magnitude(want)) +
+                               underflow(dtype));
+              return room;
+            });
           });
     }
   }

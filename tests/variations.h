@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 
@@ -142,6 +143,45 @@ inline const std::vector<Layout> layouts = {Layout::contiguous, Layout::transpos
 inline const char* name_of(Layout layout) {
   constexpr const char* names[] = {"contiguous", "transposed", "sliced with a step", "flipped", "broadcast"};
   return names[static_cast<int>(layout)];
+}
+
+// ---- which of them
+// On an emulated chip every kernel costs a compilation, and all variations need thousands. With
+// HEARTH_TEST_BRIEF set every case is still compared, forwards and backwards, and every operation in each
+// dtype that models compute in, but only f32 comes in every layout, and halves not in cases that repeat
+// others.
+inline bool brief() { return std::getenv("HEARTH_TEST_BRIEF") != nullptr; }
+
+struct Variation {
+  DType dtype;
+  Layout layout;
+};
+
+inline std::vector<Variation> all_of(const std::vector<DType>& dtypes, const std::vector<Layout>& in) {
+  std::vector<Variation> all;
+  for (auto dtype : dtypes)
+    for (auto layout : in) all.push_back({dtype, layout});
+  return all;
+}
+
+inline std::vector<Variation> floating_variations(const OpCase& entry) {
+  if (!brief()) return all_of(floating_dtypes, layouts);
+  auto some = all_of({DType::f32}, layouts);
+  if (!entry.repeats)
+    for (auto dtype : {DType::f16, DType::bf16}) some.push_back({dtype, Layout::contiguous});
+  return some;
+}
+
+inline std::vector<Variation> integer_variations() {
+  if (!brief()) return all_of(integer_dtypes, {Layout::contiguous, Layout::sliced});
+  return {{DType::i32, Layout::contiguous}};
+}
+
+inline std::vector<Variation> gradient_variations(const OpCase& entry) {
+  if (!brief())
+    return all_of(floating_dtypes, {Layout::contiguous, Layout::transposed, Layout::sliced, Layout::flipped});
+  if (entry.repeats) return {{DType::f32, Layout::contiguous}};
+  return all_of({DType::f32, DType::f16, DType::bf16}, {Layout::contiguous});
 }
 
 inline std::optional<std::size_t> first_long_axis(const Shape& shape) {

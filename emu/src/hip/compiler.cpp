@@ -13,7 +13,6 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
-#include <map>
 #include <mutex>
 #include <stdexcept>
 #include <system_error>
@@ -48,6 +47,18 @@ fs::path TemporaryFolder::write(const std::string& name, std::string_view text) 
   file.close();
   if (!file) throw fs::filesystem_error("cannot write", target, std::make_error_code(std::errc::io_error));
   return target;
+}
+
+const TemporaryFolder& process_folder() {
+  static const pid_t owner = getpid();
+  static TemporaryFolder* const folder = [] {
+    // A child that was forked has this folder too, and must not take it from its parent.
+    std::atexit([] {
+      if (getpid() == owner) delete folder;
+    });
+    return new TemporaryFolder;
+  }();
+  return *folder;
 }
 
 std::optional<std::string> read_text(const fs::path& path) {
@@ -119,6 +130,17 @@ int spawn_and_read(const std::string& program, const fs::path& folder,
   return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
 
+CompilerRun run(const std::string& program, const fs::path& folder,
+                const std::vector<std::string>& arguments) {
+  CompilerRun result;
+  try {
+    result.success = spawn_and_read(program, folder, arguments, result.log) == 0;
+  } catch (const std::system_error& error) {
+    result.log = fmt::format("hipemu: cannot run {}: {}\n", program, error.what());
+  }
+  return result;
+}
+
 bool can_run(const std::string& program) {
   if (program.find('/') != std::string::npos) return access(program.c_str(), X_OK) == 0;
   const char* path = std::getenv("PATH");
@@ -176,18 +198,21 @@ int isa_version(std::string_view digits) {
 }  // namespace
 
 CompilerRun run_compiler(const fs::path& folder, const std::vector<std::string>& arguments) {
-  CompilerRun run;
   const std::string compiler = find_compiler();
-  if (compiler.empty()) {
-    run.log = "hipemu: no clang++ found: install clang 19 or later, or name one in HIPEMU_CLANG\n";
-    return run;
-  }
-  try {
-    run.success = spawn_and_read(compiler, folder, arguments, run.log) == 0;
-  } catch (const std::system_error& error) {
-    run.log = fmt::format("hipemu: cannot run the compiler: {}\n", error.what());
-  }
-  return run;
+  if (compiler.empty())
+    return {false, "hipemu: no clang++ found: install clang 19 or later, or name one in HIPEMU_CLANG\n"};
+  return run(compiler, folder, arguments);
+}
+
+CompilerRun run_linker(const fs::path& folder, const std::string& object, const std::string& output) {
+  // The one that clang itself would run.
+  static const std::string linker = [] {
+    std::string name = run_compiler(process_folder().path(), {"-print-prog-name=lld"}).log;
+    while (!name.empty() && name.back() == '\n') name.pop_back();
+    return name;
+  }();
+  return run(linker, folder,
+             {"-flavor", "gnu", "-m", "elf64_amdgpu", "--no-undefined", "-shared", "-o", output, object});
 }
 
 std::string hip_include_folder() {
@@ -201,7 +226,7 @@ std::string hip_include_folder() {
   return "";
 }
 
-std::vector<std::string> device_library_options(const TemporaryFolder& folder, std::string_view processor) {
+std::vector<std::string> device_library_options(std::string_view processor) {
   const fs::path installed = device_library_folder();
   if (installed.empty()) return {"-nogpulib"};
   const std::string digits(processor.substr(std::min<size_t>(3, processor.size())));
@@ -210,26 +235,23 @@ std::vector<std::string> device_library_options(const TemporaryFolder& folder, s
   if (digits.size() < 3 || fs::exists(installed / file, error))
     return {"--rocm-device-lib-path=" + installed.string()};
 
-  // The missing file says one thing, the number of the chip. It is made once per process and chip.
-  static auto& made = *new std::map<std::string, std::string>;
+  // The missing file says one thing, the number of the chip.
   static auto& mutex = *new std::mutex;
   const std::lock_guard lock(mutex);
-  std::string& bytes = made[digits];
-  if (bytes.empty()) {
-    folder.write("isa_version.ll",
+  const TemporaryFolder& folder = process_folder();
+  const std::string name = "device-libs-" + digits;
+  const fs::path libraries = folder.path() / name;
+  if (!fs::exists(libraries, error)) {
+    folder.write(name + "/isa_version.ll",
                  fmt::format("@__oclc_ISA_version = linkonce_odr protected local_unnamed_addr "
                              "addrspace(4) constant i32 {}\n",
                              isa_version(digits)));
-    const CompilerRun run = run_compiler(
-        folder.path(), {"-x", "ir", "isa_version.ll", "-c", "-emit-llvm", "-nogpulib",
-                        "--target=amdgcn-amd-amdhsa", "-Wno-override-module", "-o", "isa_version.bc"});
-    if (run.success) bytes = read_text(folder.path() / "isa_version.bc").value_or("");
+    // When it cannot be made, compiling will say what is missing.
+    run_compiler(libraries, {"-x", "ir", "isa_version.ll", "-c", "-emit-llvm", "-nogpulib",
+                             "--target=amdgcn-amd-amdhsa", "-Wno-override-module", "-o", file});
+    for (const auto& entry : fs::directory_iterator(installed, error))
+      fs::create_symlink(entry.path(), libraries / entry.path().filename(), error);
   }
-  const fs::path libraries = folder.path() / "device-libs";
-  fs::create_directory(libraries);
-  for (const auto& entry : fs::directory_iterator(installed, error))
-    fs::create_symlink(entry.path(), libraries / entry.path().filename(), error);
-  folder.write("device-libs/" + file, bytes);
   return {"--rocm-device-lib-path=" + libraries.string()};
 }
 
