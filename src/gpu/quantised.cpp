@@ -240,8 +240,8 @@ class ManyRowsKernel final : public Kernel {
     const auto compute_units = static_cast<std::uint64_t>(device.compute_units());
     if (shape_.rows <= 64 || tiles(true) < compute_units) tiles(false);
     const GemmSplit split =
-        split_depth(tile_.depth, static_cast<std::uint64_t>(shape_.row_tiles) * shape_.column_tiles, shape_.depth,
-                    device.compute_units());
+        split_depth(tile_.depth, static_cast<std::uint64_t>(shape_.row_tiles) * shape_.column_tiles,
+                    shape_.depth, device.compute_units());
     shape_.splits = split.splits;
     shape_.split_depth = split.depth;
     const KernelSource source{"quantised_matmul", text(), {}};
