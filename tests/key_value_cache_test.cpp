@@ -32,6 +32,29 @@ TEST(StoreRows, ReplacesRowsThatAreNamed) {
     }
 }
 
+// Rows are moved in pieces as wide as their lengths, their steps and where they begin allow.
+TEST(StoreRows, RowsOfAllWidths) {
+  for (const Device device : tested_devices())
+    for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::u8})
+      for (const std::int64_t length : {1, 2, 3, 8, 12, 64})
+        for (const std::int64_t offset : {0, 1, 4}) {
+          const Tensor wide = (arange(0, 3 * (length + 4)) % 100).to(dtype).reshape({3, -1});
+          const Tensor x = full({5, length}, 101, dtype), rows = narrow(wide, 1, offset, length);
+          const Tensor result = store_rows(x.to(device), indices({3, -1, 1}, device),
+                                           narrow(wide.to(device), 1, offset, length));
+          const auto got = result.to(Device{}).to(DType::f64).to_vector<double>(),
+                     of_rows = rows.to(DType::f64).to_vector<double>();
+          for (std::int64_t i = 0; i < 5 * length; ++i) {
+            const std::int64_t row = i / length, source = row == 3 ? 0 : 2;
+            const double expected =
+                row == 3 || row == 1 ? of_rows[static_cast<std::size_t>(source * length + i % length)] : 101;
+            EXPECT_EQ(got[static_cast<std::size_t>(i)], expected)
+                << to_string(device) << ' ' << dtype_name(dtype) << " element " << i << " of rows of "
+                << length << " from " << offset;
+          }
+        }
+}
+
 TEST(StoreRows, RefusesWhatDoesNotFit) {
   const Tensor x = zeros({4, 3});
   test::expect_error<ShapeError>(
@@ -132,6 +155,12 @@ class CachedAttention : public testing::Test {
 TEST_F(CachedAttention, OneQuery) {
   check({4, 2, 16, 8, 4}, {{2, 0, 3}}, {{0, 19}}, DType::f32, 0, 0, 1e-5);
   check({1, 1, 8, 8, 4}, {{0}}, {{0, 0}}, DType::f32, 0, 0, 1e-5);
+}
+
+TEST_F(CachedAttention, HeadsThatAreNotAligned) {
+  for (const std::int64_t features : {1, 7, 12, 20})
+    for (const DType dtype : {DType::f32, DType::f16})
+      check({6, 3, features, 8, 4}, {{2, 0, 3}}, {{0, 19}}, dtype, 0, 0, 2e-3);
 }
 TEST_F(CachedAttention, SeveralSequencesInAnyOrder) {
   check({6, 2, 24, 4, 6}, {{5, 1}, {0, 2, 3, 4}, {6}}, {{1, 14}, {0, 0}, {0, 7}, {2, 3}, {1, 15}, {1, 2}},

@@ -84,8 +84,8 @@ std::vector<Group> by_text(std::vector<BuiltKernel>& kernels) {
   return list;
 }
 
-bool is_one_of(const std::string& label, std::initializer_list<const char*> list) {
-  return std::any_of(list.begin(), list.end(), [&](const char* name) { return label == name; });
+bool is_one_of(const std::string& name, std::initializer_list<const char*> list) {
+  return std::any_of(list.begin(), list.end(), [&](const char* other) { return name == other; });
 }
 
 }  // namespace
@@ -136,15 +136,31 @@ std::vector<BuiltKernel> build_kernels(const std::vector<NeededKernel>& kernels,
   return built;
 }
 
-bool is_memory_bound(const std::string& label) {
-  return is_one_of(
-      label, {"elementwise", "reduction", "normalise", "scan", "gather_units", "place_units", "copy_units",
-              "add_sorted", "rope: rotate", "matmul_skinny", "matmul_combine", "convolution_combine"});
+bool reads_packets(const NeededKernel& kernel) { return kernel.kernel.source.packet_bytes >= 16; }
+
+bool uses_matrix_unit(const NeededKernel& kernel) {
+  if (kernel.target.matrix == gpu::MatrixUnit::none) return false;
+  // Other functions of the same texts prepare operands or combine results.
+  if (!is_one_of(kernel.kernel.name, {"matmul", "convolution", "attention_kernel", "multiply_blocks"}))
+    return false;
+  const std::string& text = kernel.kernel.source.text;
+  return text.find("MmaTile<") != std::string::npos || text.find("MmaEngine<") != std::string::npos;
 }
 
-bool is_matrix_work(const std::string& label) {
-  return is_one_of(label,
-                   {"matmul", "convolution", "attention", "attention_gradient_q", "attention_gradient_kv"});
+std::string fault_of(const BuiltKernel& built) {
+  if (!built.problem.empty()) return built.problem;
+  const int spills = built.resources.vector_spills.value_or(0);
+  if (spills > 0) return fmt::format("{} vector registers are spilled", spills);
+  if (built.resources.scratch_bytes > 0)
+    return fmt::format("{} bytes of memory per lane for local variables", built.resources.scratch_bytes);
+  constexpr std::uint32_t most_shared_amd = 64 << 10;
+  if (built.needed.target.amd && built.resources.shared_bytes > most_shared_amd)
+    return fmt::format("{} bytes of LDS are more than a block can have", built.resources.shared_bytes);
+  if (!built.instructions) return "";
+  if (reads_packets(built.needed) && built.instructions->wide_loads == 0) return "it has no load of 16 bytes";
+  if (uses_matrix_unit(built.needed) && built.instructions->matrix == 0)
+    return "it has no instruction of the matrix unit";
+  return "";
 }
 
 }  // namespace hearth::cli

@@ -42,9 +42,12 @@ std::vector<NeededKernel> find_kernels(const std::string& architecture,
 std::vector<BuiltKernel> build_kernels(const std::vector<NeededKernel>& kernels, int jobs,
                                        const std::function<void(std::size_t, std::size_t)>& progress);
 
-// Kernels that only move memory, which should do so in pieces of 16 bytes.
-bool is_memory_bound(const std::string& label);
-// Kernels that should use the matrix unit of a chip that has one.
-bool is_matrix_work(const std::string& label);
+// Variants that are written to read 16 bytes at a time, and to use the matrix unit.
+bool reads_packets(const NeededKernel& kernel);
+bool uses_matrix_unit(const NeededKernel& kernel);
+
+// What is wrong with a kernel: it was not compiled, has local variables in memory, needs more LDS than a
+// block can have, or lacks the loads or the matrix instructions it is written for. Empty: nothing.
+std::string fault_of(const BuiltKernel& built);
 
 }  // namespace hearth::cli

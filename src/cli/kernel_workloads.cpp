@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "hearth/hearth.h"
+#include "tensor/key_value_cache.h"
 
 namespace hearth::cli {
 namespace {
@@ -106,6 +107,21 @@ void decode(DType dtype) {
   const Tensor scores = linear(h, table).to(DType::f32);
   const auto [best, places] = topk(reshape(scores, {vocabulary}), 40);
   eval({all_keys, all_values, argmax(scores, -1), softmax(best / 0.8), places});
+}
+
+// A token of each of several sequences, whose keys and values are kept in pages.
+void cache_work(DType dtype) {
+  constexpr std::int64_t sequences = 4, heads = 16, groups = 4, page = 16, pages = 64;
+  const Tensor which = given({sequences}, DType::i64), table = given({sequences, pages}, DType::i64);
+  for (const std::int64_t head : {64, 128}) {
+    const Shape slots{sequences * pages * page, groups, head};
+    const Tensor row = given({sequences, groups, head}, dtype),
+                 keys = store_rows(given(slots, dtype), which, row),
+                 values = store_rows(given(slots, dtype), which, row);
+    eval({keys, values});
+    eval({cached_attention(given({sequences, heads, head}), keys, values, which, which, table,
+                           {.page = page})});
+  }
 }
 
 // ---- operations
@@ -297,6 +313,7 @@ std::vector<Workload> kernel_workloads() {
   add("resnet", train_resnet, {f32, bf16});
   add("gpt", train_gpt, {f32, bf16});
   add("decode", decode, {f32, f16, bf16});
+  add("cache", cache_work, {f32, f16, bf16});
   add("elementwise", elementwise_work, {f32, f16, bf16});
   list.push_back({"integers", integer_work});
   add("reductions", reduction_work, {f32, f16, bf16});

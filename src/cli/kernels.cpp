@@ -29,8 +29,6 @@ struct Options {
   std::string markdown_file;  // of `build`
 };
 
-constexpr std::uint32_t most_shared_amd = 64 << 10;
-
 // Those given; or those of the GPUs that are there.
 std::vector<std::string> architectures(const Options& options) {
   std::vector<std::string> names;
@@ -61,19 +59,25 @@ std::vector<Workload> workloads(const Options& options) {
   return chosen;
 }
 
-// What is wrong with a kernel; empty: nothing.
-std::string fault_of(const BuiltKernel& built) {
-  if (!built.problem.empty()) return built.problem;
-  const int spills = built.resources.vector_spills.value_or(0);
-  if (spills > 0) return fmt::format("{} vector registers are spilled", spills);
-  if (built.needed.target.amd && built.resources.shared_bytes > most_shared_amd)
-    return fmt::format("{} bytes of LDS are more than a block can have", built.resources.shared_bytes);
-  return "";
-}
-
 // The figures of all variants of a kernel on a chip.
 struct Worst {
-  std::size_t variants = 0, failed = 0, checked = 0, loading = 0, wide = 0, matrix = 0;
+  // Of 16-byte loads and of the matrix unit: variants that should have such instructions, and that do.
+  struct Share {
+    std::size_t expected = 0, checked = 0, have = 0;
+    void add(bool is_expected, const std::optional<Instructions>& instructions, int Instructions::*count) {
+      if (!is_expected) return;
+      ++expected;
+      if (!instructions) return;
+      ++checked;
+      have += (*instructions).*count > 0;
+    }
+    std::string text() const {
+      if (expected == 0) return "-";
+      return checked < expected ? "not checked" : fmt::format("{} of {}", have, expected);
+    }
+  };
+  std::size_t variants = 0, failed = 0;
+  Share wide, matrix;
   int vector_registers = 0, occupancy = 0, occupancy_most = 0;
   std::optional<int> scalar_registers, vector_spills, scalar_spills;
   std::uint32_t shared_bytes = 0, scratch_bytes = 0;
@@ -95,23 +99,14 @@ struct Worst {
       occupancy = built.occupancy.resident;
       occupancy_most = built.occupancy.most;
     }
-    if (!built.instructions) return;
-    ++checked;
-    loading += built.instructions->loads > 0;
-    wide += built.instructions->wide_loads > 0;
-    matrix += built.instructions->matrix > 0;
+    wide.add(reads_packets(built.needed), built.instructions, &Instructions::wide_loads);
+    matrix.add(uses_matrix_unit(built.needed), built.instructions, &Instructions::matrix);
   }
 };
 
 std::string text_of(const std::optional<int>& number) { return number ? std::to_string(*number) : "-"; }
 
-// "12 of 20" variants that have an instruction; "-" where none is expected.
-std::string share(bool expected, std::size_t have, std::size_t of, const Worst& worst) {
-  if (!expected) return "-";
-  return worst.checked == 0 ? "not checked" : fmt::format("{} of {}", have, of);
-}
-
-std::vector<std::string> cells(const std::string& label, const gpu::Target& target, const Worst& worst) {
+std::vector<std::string> cells(const Worst& worst) {
   return {std::to_string(worst.variants),
           std::to_string(worst.vector_registers),
           text_of(worst.scalar_registers),
@@ -120,9 +115,8 @@ std::vector<std::string> cells(const std::string& label, const gpu::Target& targ
           std::to_string(worst.shared_bytes),
           std::to_string(worst.scratch_bytes),
           fmt::format("{}/{}", worst.occupancy, worst.occupancy_most),
-          share(is_memory_bound(label), worst.wide, worst.loading, worst),
-          share(is_matrix_work(label) && target.matrix != gpu::MatrixUnit::none, worst.matrix, worst.checked,
-                worst),
+          worst.wide.text(),
+          worst.matrix.text(),
           worst.failed > 0 ? fmt::format("{} failed", worst.failed) : ""};
 }
 
@@ -141,7 +135,7 @@ Table table_of(const std::vector<BuiltKernel>& all) {
   for (const auto& [label, chips] : kernels) {
     Table rows;
     for (const auto& [target, worst] : chips) {
-      const auto figures = cells(label, target, worst);
+      const auto figures = cells(worst);
       const auto same = std::find_if(rows.begin(), rows.end(), [&](const auto& row) {
         return std::equal(figures.begin(), figures.end(), row.begin() + 2, row.end());
       });
@@ -194,12 +188,15 @@ nlohmann::json to_json(const BuiltKernel& built) {
 
 constexpr const char* legend =
     "A kernel has variants for types, shapes and alignments; each column has the worst of them. VGPR and "
-    "SGPR: "
-    "registers; spills of vector and of scalar registers; LDS in bytes per block; scratch in bytes per lane; "
-    "occupancy in waves per SIMD (AMD) or blocks per multiprocessor (NVIDIA), of the most there can be. "
-    "16-byte loads: variants that have them, of those that load at all, where memory is the limit (variants "
-    "for strided or single values cannot). Matrix unit: variants that use it (gfx11 and gfx12 have none for "
-    "f32 and f64).";
+    "SGPR: registers; spills: vector registers go to memory, scalar ones into lanes of a vector register "
+    "that VGPR counts; LDS in bytes per block; scratch: memory in bytes per lane; occupancy in waves per "
+    "SIMD (AMD) or blocks per multiprocessor (NVIDIA), of the most there can be. 16-byte loads, in the "
+    "disassembly: variants that have them, of those for operands that lie side by side and aligned where "
+    "memory is the limit. Not counted, because they cannot: variants for operands that are strided, turned "
+    "round or unaligned, for single values, for types of one byte, read eight at a time, and for operands "
+    "narrower than the result, of which as many are read as make 16 bytes of it. Matrix unit: variants that "
+    "use it, of those with f16, bf16 or i8 in tiles; f32 and f64 are multiplied by each lane, and gfx1030 "
+    "has no unit.";
 
 // The page docs/kernels.md.
 std::string page(const std::vector<BuiltKernel>& all, const Options& options) {
@@ -208,11 +205,14 @@ std::string page(const std::vector<BuiltKernel>& all, const Options& options) {
       "# What the kernels use\n\n"
       "The kernels that training, text generation and the single operations use, compiled for chips that "
       "need not be there. This page is what\n\n"
-      "    hearth kernels build --arch {} --markdown FILE\n\n"
-      "writes. The command fails where a kernel does not compile, spills vector registers or needs more than "
-      "64 KiB of LDS: {} of these {} do.\n\n{}\n\n{}",
-      fmt::join(architectures(options), ","), std::count_if(all.begin(), all.end(), is_faulty), all.size(),
-      legend, markdown(table_of(all)));
+      "    hearth kernels build --arch {}{} --markdown {}\n\n"
+      "writes. The command fails where a kernel does not compile, spills vector registers, has local "
+      "variables in memory, needs more than 64 KiB of LDS, or lacks the loads or the matrix instructions "
+      "that it is written for: {} of these {} do.\n\n{}\n\n{}",
+      fmt::join(architectures(options), ","),
+      options.workload.empty() ? "" : fmt::format(" --workload '{}'", options.workload),
+      options.markdown_file, std::count_if(all.begin(), all.end(), is_faulty), all.size(), legend,
+      markdown(table_of(all)));
 }
 
 // On a terminal one line that changes; otherwise a line now and then.

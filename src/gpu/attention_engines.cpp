@@ -78,10 +78,14 @@ AttentionEngine mma_engine(const Target& target, DType dtype, std::int64_t featu
     const std::size_t declared = by_keys ? 8 * static_cast<std::size_t>(others) : 0;  // by the kernel itself
     return shared(holds) + declared <= limit;
   };
+  // Own operands may be held as well as the sums as long as both leave half of a lane's registers.
+  const int most_registers = target.wave_size == 64 ? 512 : 256;
+  const bool can_hold =
+      own_registers * needs.own <= 64 && own_registers * needs.own + sum_registers <= most_registers / 2;
   bool holds = result == AttentionResult::output && own_registers * own_tiles <= 32;
   if (!fits(holds) && others > 32) others = 32;
   if (!fits(holds) && own_tiles > 1) own_tiles = 1;
-  if (!fits(holds) && own_registers * needs.own <= 64) holds = true;
+  if (!fits(holds) && can_hold) holds = true;
   if (!fits(holds) && others > depth) others = depth;
   if (!fits(holds)) waves = 2;
   if (!fits(holds))
@@ -173,7 +177,8 @@ KernelSource combine_source(DType dtype) {
                       "KERNEL void attention_combine(AttentionShape shape, const f32* partial, {0}* out, "
                       "f32* logarithms) {{\n  attention::combine(shape, partial, out, logarithms);\n}}\n",
                       storage_type(dtype)),
-          {}};
+          {},
+          16};
 }
 
 }  // namespace hearth::gpu

@@ -13,6 +13,8 @@ struct KernelSource {
   std::string name;                  // for messages and the compiler's log
   std::string text;                  // may include "gpu.h" and the other headers of gpu/kernels
   std::vector<std::string> options;  // besides those that every kernel gets
+  // What a thread reads at once, where neighbours in memory are read in packets; 0: not said. For reports.
+  std::size_t packet_bytes = 0;
 };
 
 struct CompilerStats {

@@ -162,7 +162,7 @@ std::string source_text(DType dtype, const Problem& problem, Way way, const Gemm
   if (split) finish = fmt::format("gemm::Partial<{}>{{out, shape.rows, shape.columns, shape.products}}", sum);
   if (way == Way::tiles)
     // Neighbours in memory are neighbouring taps of the weights, and neighbouring pixels.
-    text += fmt::format("  gemm::multiply<{}, {}, {}>(shape, source_a, source_b, {});\n}}\n", tile.type,
+    text += fmt::format("  gemm::multiply<{}, {}, {}>(shape, source_a, source_b, {});\n}}\n", tile.by_element,
                         gemm_fetch(tile, dtype, true, 1), gemm_fetch(tile, dtype, !problem.pixel_rows, 1),
                         finish);
   else
@@ -195,13 +195,12 @@ class ConvolutionKernel final : public Kernel {
     function_ =
         device.function({"convolution", source_text(dtype_, problem_, way_, tile_), {}}, "convolution");
     if (shape.splits > 1)
-      combine_ = device.function({"convolution_combine", combine_text(dtype_, problem_), {}}, "combine");
+      combine_ = device.function({"convolution_combine", combine_text(dtype_, problem_), {}, 16}, "combine");
   }
 
   std::size_t scratch_bytes() const override {
     if (problem_.shape.splits == 1) return 0;
-    return problem_.shape.splits * static_cast<std::size_t>(problem_.results()) *
-           (dtype_ == DType::f64 ? 8 : 4);
+    return problem_.shape.splits * static_cast<std::size_t>(problem_.results()) * sum_bytes();
   }
 
   void run(const KernelArguments& arguments) const override {
@@ -219,11 +218,14 @@ class ConvolutionKernel final : public Kernel {
                    arguments.inputs[problem_.patches_input], shape, problem_.pair, problem_.patches,
                    problem_.planes, split ? arguments.scratch : arguments.outputs[0]);
     if (split)
-      device_.launch(combine_, {.x = device_.grid_for(results, threads), .threads = threads},
+      device_.launch(combine_,
+                     {.x = device_.grid_for(results, combined_by_block),
+                      .threads = combining_threads(shape.columns, sum_bytes())},
                      arguments.scratch, shape, problem_.planes, arguments.outputs[0]);
   }
 
  private:
+  std::size_t sum_bytes() const { return dtype_ == DType::f64 ? 8 : 4; }
   std::uint64_t jobs() const {
     const GemmShape& shape = problem_.shape;
     constexpr std::uint64_t most = 1u << 30;

@@ -34,7 +34,7 @@ KernelSource source_of(bool gradient, DType scores, DType classes, int packet) {
         "    i64 row_stride, i64 stride, i64 class_stride, Fault fault) {{\n"
         "  row_losses<{0}, {2}>(x, classes, out, rows, size, row_stride, stride, class_stride, fault);\n}}\n",
         x, index, packet);
-  return {"cross_entropy", text, {}};
+  return {"cross_entropy", text, {}, packet > 1 ? static_cast<std::size_t>(packet) * dtype_size(scores) : 0};
 }
 
 class CrossEntropyKernel final : public Kernel {

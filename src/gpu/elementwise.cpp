@@ -38,7 +38,9 @@ class ElementwiseKernel final : public Kernel {
     const bool packets = in_packets() && packet_ > 1 && all_aligned(arguments);
     const int packet = packets ? packet_ : 1;
     const Walk walk = walk_ == Walk::rows && !packets ? Walk::strided : walk_;
-    const auto make_source = [&] { return KernelSource{"elementwise", source(walk, packet), {}}; };
+    const auto make_source = [&] {
+      return KernelSource{"elementwise", source(walk, packet), {}, packets ? packet_bytes() : 0};
+    };
     const Function& function = (packets ? in_packets_ : by_element_).get(device_, make_source, "elementwise");
     Arguments values;
     const std::vector<Constant> constants = code_.constants(arguments.numbers);
@@ -105,11 +107,18 @@ class ElementwiseKernel final : public Kernel {
     return true;
   }
 
-  // Elements of the widest type that make 16 bytes; at most eight, to keep registers few.
-  int packet_length() const {
-    std::size_t widest = 1;
+  // Bytes of the widest input that is not a single element.
+  std::size_t widest_input() const {
+    std::size_t widest = 0;
     for (std::size_t i = 0; i < code_.inputs().size(); ++i)
       if (!single(i)) widest = std::max(widest, dtype_size(code_.inputs()[i]));
+    return widest;
+  }
+  std::size_t packet_bytes() const { return widest_input() * static_cast<std::size_t>(packet_); }
+
+  // Elements of the widest type that make 16 bytes; at most eight, to keep registers few.
+  int packet_length() const {
+    std::size_t widest = std::max<std::size_t>(1, widest_input());
     for (const DType output : code_.outputs()) widest = std::max(widest, dtype_size(output));
     return static_cast<int>(std::min<std::size_t>(8, 16 / widest));
   }
@@ -165,11 +174,11 @@ class ElementwiseKernel final : public Kernel {
     const auto &inputs = code_.inputs(), &outputs = code_.outputs();
     std::string text;
     for (std::size_t i = 0; i < inputs.size(); ++i)
-      text +=
-          single(i)
-              ? fmt::format("    const auto q{0} = in{0}[{1}];\n", i, place(i))
-              : fmt::format("    const auto q{0} = reinterpret_cast<const Packet<{1}, {2}>*>(in{0})[{3}];\n",
-                            i, storage_type(inputs[i]), packet, place(i));
+      text += single(i) ? fmt::format("    const auto q{0} = in{0}[{1}];\n", i, place(i))
+                        : fmt::format(
+                              "    const auto q{0} = read_whole(reinterpret_cast<const Packet<{1}, "
+                              "{2}>*>(in{0})[{3}]);\n",
+                              i, storage_type(inputs[i]), packet, place(i));
     for (std::size_t k = 0; k < outputs.size(); ++k)
       text += fmt::format("    Packet<{}, {}> r{};\n", storage_type(outputs[k]), packet, k);
     text += fmt::format("#pragma unroll\n    for (int e = 0; e < {}; ++e) {{\n", packet);

@@ -18,26 +18,24 @@ GemmTile fma_tile(DType dtype, bool large) {
   const bool wide = compute_type(dtype) == "f64" || compute_type(dtype) == "i64";
   // Integers stay with the smaller ones: their results of a byte each take compilers minutes.
   const int side = wide ? (large ? 4 : 2) : large && is_floating(dtype) ? 8 : 4, depth = 16;
-  return {fmt::format("gemm::FmaTile<{}, {}, {}>", storage_type(dtype), side, depth),
-          16 * side,
-          16 * side,
-          depth,
-          256,
-          false};
+  const std::string type = fmt::format("gemm::FmaTile<{}, {}, {}>", storage_type(dtype), side, depth);
+  return {type, type, 16 * side, 16 * side, depth, 256, false};
 }
 
 GemmTile mma_tile(const Target& target, DType dtype, bool large) {
   // The larger a wave's part, the more products for each operand that is read; 64 x 32 is what the registers
   // of wave32 hold together with the next step.
   const int side = large ? 128 : 64, down = 2, across = large && target.wave_size == 32 ? 4 : 2;
-  const int depth = static_cast<int>((large ? 64 : 128) / dtype_size(dtype));
-  return {fmt::format("gemm::MmaTile<{}, {}, {}, {}, {}, {}>", storage_type(dtype), side, side, depth, down,
-                      across),
-          side,
-          side,
-          depth,
-          down * across * target.wave_size,
-          true};
+  const bool bytes = target.wave_size == 32 && dtype_size(dtype) == 1;
+  const int most = static_cast<int>((large ? 64 : 128) / dtype_size(dtype));
+  const int depth = target.amd && bytes ? std::min(most, 64) : most;
+  const auto type = [&](int along_k) {
+    return fmt::format("gemm::MmaTile<{}, {}, {}, {}, {}, {}>", storage_type(dtype), side, side, along_k,
+                       down, across);
+  };
+  // An element that is fetched alone has a register to itself: too many of a tile of bytes for 32 lanes.
+  return {type(depth), type(bytes ? most / 2 : most),    side, side,
+          depth,       down * across * target.wave_size, true};
 }
 
 int gemm_packet(const GemmTile& tile, DType dtype) {
@@ -66,6 +64,11 @@ GemmSplit split_depth(int tile_depth, std::uint64_t tiles, std::int64_t depth, i
   const std::int64_t steps = ((depth + splits - 1) / splits + tile_depth - 1) / tile_depth;
   const std::int64_t each = steps * tile_depth;
   return {static_cast<unsigned>((depth + each - 1) / each), each};
+}
+
+unsigned combining_threads(std::int64_t columns, std::size_t sum_bytes) {
+  const auto packet = static_cast<unsigned>(16 / sum_bytes);
+  return columns % packet == 0 ? combined_by_block / packet : combined_by_block;
 }
 
 }  // namespace hearth::gpu

@@ -10,7 +10,8 @@
 namespace hearth::gpu {
 
 struct GemmTile {
-  std::string type;  // in gemm.h
+  std::string type;        // in gemm.h
+  std::string by_element;  // the type where an operand is not fetched in packets
   int rows = 0, columns = 0, depth = 0, threads = 0;
   bool matrix_unit = false;
 };
@@ -32,5 +33,10 @@ struct GemmSplit {
   std::int64_t depth = 0;  // of one
 };
 GemmSplit split_depth(int tile_depth, std::uint64_t tiles, std::int64_t depth, int compute_units);
+
+// How the sums of the splits are combined: a block has so many results, and a thread those of 16 bytes where
+// rows of the result are made of such.
+constexpr unsigned combined_by_block = 256;
+unsigned combining_threads(std::int64_t columns, std::size_t sum_bytes);
 
 }  // namespace hearth::gpu

@@ -55,7 +55,8 @@ KernelSource gather_source(std::int64_t unit, DType indices, std::string_view in
                       "                         i64 axis_stride, i64 size, u64 count, Fault fault) {{\n"
                       "  gather_units<{2}>(x, indices, out, nest, axis_stride, size, count, fault);\n}}\n",
                       unit_type(unit), storage_type(indices), index),
-          {}};
+          {},
+          static_cast<std::size_t>(unit)};
 }
 
 class GatherKernel final : public Kernel {
@@ -196,7 +197,8 @@ KernelSource sums_source(DType dtype, std::int64_t unit, bool with_x, std::strin
                       "                       Nest<1> along, u64 count) {{\n"
                       "  add_sorted<{4}, {2}>(x, source, out, sorted, starts, nest, along, count);\n}}\n",
                       storage_type(dtype), unit, with_x, pair, index),
-          {}};
+          {},
+          static_cast<std::size_t>(unit) * dtype_size(dtype)};
 }
 
 // What the two operations have in common: lines of indices, and for each line and destination a sum.

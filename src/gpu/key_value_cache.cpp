@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 
 #include "gpu/expression_source.h"
 #include "gpu/kernels.h"
@@ -36,42 +37,56 @@ Step copy_of(const Layout& x) {
   return copy;
 }
 
+KernelSource store_source(std::int64_t unit) {
+  return {"store_rows",
+          fmt::format("#include \"key_value_cache.h\"\n"
+                      "KERNEL void store_rows(const i64* indices, i64 index_stride, const {0}* values,\n"
+                      "                       Nest<1> places, u64 count, u64 length, i64 rows, {0}* out,\n"
+                      "                       Fault fault) {{\n"
+                      "  store_rows(out, indices, index_stride, values, places, count, length, rows, "
+                      "fault);\n}}\n",
+                      unit_type(unit)),
+          {},
+          static_cast<std::size_t>(unit)};
+}
+
 class StoreRowsKernel final : public Kernel {
  public:
   StoreRowsKernel(GpuDevice& device, const Step& step)
       : device_(device),
         copy_(make_elementwise(device, copy_of(step.inputs[0]))),
         places_(collapse(step.inputs[2].shape, {step.inputs[2].strides})),
+        element_(static_cast<std::int64_t>(dtype_size(step.inputs[0].dtype))),
         rows_(step.inputs[0].shape[0]),
         index_stride_(step.inputs[1].strides[0]),
-        count_(static_cast<std::uint64_t>(step.inputs[1].shape[0])),
-        elements_(static_cast<std::uint64_t>(element_count(step.inputs[2].shape))) {
-    const std::string text = fmt::format(
-        "#include \"key_value_cache.h\"\n"
-        "KERNEL void store_rows(const i64* indices, i64 index_stride, const {0}* values, Nest<1> places, u64 "
-        "count,\n"
-        "    u64 length, i64 rows, {0}* out, Fault fault) {{\n"
-        "  store_rows(out, indices, index_stride, values, places, count, length, rows, fault);\n}}\n",
-        unit_type(static_cast<std::int64_t>(dtype_size(step.inputs[0].dtype))));
-    store_ = device.function({"store_rows", text, {}}, "store_rows");
+        count_(step.inputs[1].shape[0]) {
+    const std::int64_t elements = element_count(step.inputs[2].shape);
+    if (elements == 0) return;
+    length_ = elements / count_;
+    unit_ = std::gcd(unit_bytes(places_, 1, dtype_size(step.inputs[0].dtype)), length_ * element_);
   }
 
   void run(const KernelArguments& arguments) const override {
     if (arguments.inputs[0] != arguments.outputs[0]) copy_->run(arguments);  // else in place
-    if (elements_ == 0) return;
-    device_.launch(store_, {.x = device_.grid_for(elements_, threads), .threads = threads},
-                   arguments.inputs[1], index_stride_, arguments.inputs[2], Nest<1>(places_), count_,
-                   elements_ / count_, rows_, arguments.outputs[0],
-                   Fault{device_.fault(), static_cast<std::uint64_t>(Op::store_rows)});
+    if (length_ == 0) return;
+    const std::int64_t bytes = aligned_unit(aligned_unit(unit_, arguments.inputs[2]), arguments.outputs[0]);
+    const std::int64_t unit = bytes / element_, length = length_ / unit;
+    const Function& store = functions_.get(
+        device_, bytes, [&] { return store_source(bytes); }, "store_rows");
+    device_.launch(
+        store,
+        {.x = device_.grid_for(static_cast<std::uint64_t>(count_ * length), threads), .threads = threads},
+        arguments.inputs[1], index_stride_, arguments.inputs[2], Nest<1>(places_, unit), count_, length,
+        rows_, arguments.outputs[0], Fault{device_.fault(), static_cast<std::uint64_t>(Op::store_rows)});
   }
 
  private:
   GpuDevice& device_;
   std::unique_ptr<Kernel> copy_;
   StridedLoop places_;
-  std::int64_t rows_, index_stride_;
-  std::uint64_t count_, elements_;
-  Function store_;
+  std::int64_t element_, rows_, index_stride_, count_;
+  std::int64_t length_ = 0, unit_ = 1;  // elements of a row; bytes that can be moved as one
+  UnitFunctions functions_;
 };
 
 // ---- cached_attention
@@ -122,7 +137,7 @@ class CachedAttentionKernel final : public Kernel {
     const std::int64_t wanted = (4 * device.compute_units() + blocks_ - 1) / blocks_;
     shape_.splits =
         static_cast<int>(std::clamp<std::int64_t>(std::min(wanted, capacity / least_keys), 1, most_splits));
-    attend_ = device.function({"cached_attention", text(step), {}}, "cached_attention");
+    attend_ = device.function({"cached_attention", text(step), {}, 16}, "cached_attention");
     if (shape_.splits > 1) combine_ = device.function({"cached_attention", text(step), {}}, "combine_splits");
   }
 

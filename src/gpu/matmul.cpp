@@ -214,7 +214,8 @@ std::string tile_source(const Product& product, const GemmTile& tile, int packet
       tile.threads, type, type, partial ? fmt::format(", {}* sums", sum) : finish.parameters);
   text += matrix_sources(type);
   text += fmt::format(
-      "  gemm::multiply<{}, {}, {}>(shape, source_a, source_b, {});\n}}\n", tile.type,
+      "  gemm::multiply<{}, {}, {}>(shape, source_a, source_b, {});\n}}\n",
+      packet_a > 1 && packet_b > 1 ? tile.type : tile.by_element,
       gemm_fetch(tile, product.a.dtype, product.a.along_k(), packet_a),
       gemm_fetch(tile, product.b.dtype, product.b.along_k(), packet_b),
       partial ? fmt::format("gemm::Partial<{}>{{sums, shape.rows, shape.columns, shape.products}}", sum)
@@ -222,13 +223,13 @@ std::string tile_source(const Product& product, const GemmTile& tile, int packet
   return text;
 }
 
-std::string combine_source(const Product& product) {
+KernelSource combine_source(const Product& product) {
   const FinishText finish(product);
-  return beginning(product) + finish.structure +
-         fmt::format(
-             "KERNEL void combine(const {}* sums, GemmShape shape, GemmStack stack{}) {{\n"
-             "  gemm::combine(shape, sums, Finish{{stack, shape.rows, shape.columns{}}});\n}}\n",
-             compute_type(product.a.dtype), finish.parameters, finish.members);
+  const std::string kernel = fmt::format(
+      "KERNEL void combine(const {}* sums, GemmShape shape, GemmStack stack{}) {{\n"
+      "  gemm::combine(shape, sums, Finish{{stack, shape.rows, shape.columns{}}});\n}}\n",
+      compute_type(product.a.dtype), finish.parameters, finish.members);
+  return {"matmul_combine", beginning(product) + finish.structure + kernel, {}, 16};
 }
 
 bool aligned(const void* pointer, std::size_t bytes) {
@@ -273,6 +274,24 @@ class MatmulKernel : public Kernel {
     }
   }
 
+  std::size_t sum_bytes() const { return compute_type(product_.a.dtype).ends_with("64") ? 8 : 4; }
+  std::size_t split_bytes() const {
+    return shape_.splits == 1 ? 0 : shape_.splits * static_cast<std::size_t>(results()) * sum_bytes();
+  }
+  // From the splits' sums in scratch memory to the result.
+  void combine(const Function& function, const KernelArguments& arguments) const {
+    Arguments values;
+    std::vector<Constant> constants;
+    values.add(arguments.scratch);
+    values.add(shape_);
+    values.add(product_.stack);
+    add_finish(values, arguments, constants);
+    device_.launch(function,
+                   {.x = device_.grid_for(static_cast<std::uint64_t>(results()), combined_by_block),
+                    .threads = combining_threads(shape_.columns, sum_bytes())},
+                   values);
+  }
+
   GpuDevice& device_;
   Product product_;
   GemmShape shape_{};
@@ -297,11 +316,7 @@ class TileKernel final : public MatmulKernel {
     packet_b_ = product_.b.in_packets(packet) ? packet : 1;
   }
 
-  std::size_t scratch_bytes() const override {
-    if (shape_.splits == 1) return 0;
-    const std::size_t size = compute_type(product_.a.dtype).ends_with("64") ? 8 : 4;
-    return shape_.splits * static_cast<std::size_t>(results()) * size;
-  }
+  std::size_t scratch_bytes() const override { return split_bytes(); }
 
   void run(const KernelArguments& arguments) const override {
     if (results() == 0) return;
@@ -335,16 +350,8 @@ class TileKernel final : public MatmulKernel {
                     .threads = static_cast<unsigned>(tile_.threads)},
                    values);
     if (!split) return;
-    const auto make_combine = [&] { return KernelSource{"matmul_combine", combine_source(product_), {}}; };
-    Arguments rest;
-    rest.add(arguments.scratch);
-    rest.add(shape_);
-    rest.add(product_.stack);
-    add_finish(rest, arguments, constants);
-    constexpr unsigned threads = 256;
-    device_.launch(
-        combine_.get(device_, make_combine, "combine"),
-        {.x = device_.grid_for(static_cast<std::uint64_t>(results()), threads), .threads = threads}, rest);
+    const auto make_combine = [&] { return combine_source(product_); };
+    combine(combine_.get(device_, make_combine, "combine"), arguments);
   }
 
  private:
@@ -364,7 +371,8 @@ class SkinnyKernel final : public MatmulKernel {
     // A row's waves: as many as keep the device busy, where K is long enough for them.
     const std::int64_t groups = (many + rows_ - 1) / rows_ * product_.count;
     const std::int64_t waves = std::int64_t{device.compute_units()} * 32 * 32 / device.wave_size();
-    const std::int64_t at_once = std::int64_t{packet(product_.a.dtype)} * device.wave_size();
+    length_ = packet(product_, device.target().amd);
+    const std::int64_t at_once = std::int64_t{length_} * device.wave_size();
     while (waves_ * device.wave_size() < static_cast<int>(threads) && groups * waves_ < waves &&
            shape_.depth > at_once * waves_ * 2)
       waves_ *= 2;
@@ -374,16 +382,16 @@ class SkinnyKernel final : public MatmulKernel {
   static bool fits(const Step& step) {
     const Product product(step);
     const std::int64_t most = dtype_size(product.a.dtype) == 8 ? 4 : 8;
-    const int length = packet(product.a.dtype);
-    const auto fits = [&](const Operand& operand) { return operand.along_k() && operand.in_packets(length); };
-    return std::min(product.a.rows, product.b.rows) <= most && product.a.depth >= length && fits(product.a) &&
-           fits(product.b);
+    return std::min(product.a.rows, product.b.rows) <= most && fits(product, packet(product, false));
   }
 
   void run(const KernelArguments& arguments) const override {
     if (results() == 0) return;
     const bool packets = aligned(arguments.inputs[0], 16) && aligned(arguments.inputs[1], 16);
-    const auto make_source = [&] { return KernelSource{"matmul_skinny", source(packets), {}}; };
+    const auto make_source = [&] {
+      const std::size_t bytes = static_cast<std::size_t>(length_) * dtype_size(product_.a.dtype);
+      return KernelSource{"matmul_skinny", source(packets), {}, packets ? bytes : 0};
+    };
     const Function& function = (packets ? in_packets_ : by_element_).get(device_, make_source, "matmul");
     Arguments values;
     std::vector<Constant> constants;
@@ -401,7 +409,17 @@ class SkinnyKernel final : public MatmulKernel {
 
  private:
   static constexpr unsigned threads = 256;
-  static int packet(DType dtype) { return std::min(8, static_cast<int>(16 / dtype_size(dtype))); }
+
+  // Elements of both operands can be read so many at a time.
+  static bool fits(const Product& product, int length) {
+    const auto fits = [&](const Operand& operand) { return operand.along_k() && operand.in_packets(length); };
+    return product.a.depth >= length && fits(product.a) && fits(product.b);
+  }
+  // 16 bytes, or eight elements where bytes come in no more. Compilers for NVIDIA give each of 16 a register.
+  static int packet(const Product& product, bool amd) {
+    const int whole = static_cast<int>(16 / dtype_size(product.a.dtype));
+    return whole <= 8 || (amd && fits(product, whole)) ? whole : 8;
+  }
 
   std::string source(bool packets) const {
     const FinishText finish(product_);
@@ -416,14 +434,14 @@ class SkinnyKernel final : public MatmulKernel {
            fmt::format(
                "  gemv::multiply<{}, {}, {}, {}, {}>(shape, {}, {}, Finish{{stack, shape.rows, "
                "shape.columns{}}});\n}}\n",
-               few_, rows_, packets ? packet(dtype) : 1, waves_, swapped_, swapped_ ? "source_b" : "source_a",
+               few_, rows_, packets ? length_ : 1, waves_, swapped_, swapped_ ? "source_b" : "source_a",
                swapped_ ? "source_a" : "source_b", finish.members);
   }
 
   bool swapped_ = false;  // the few are rows of a
   static constexpr int rows_ =
       2;  // that share what is read of the vectors; more would not fit into registers
-  int few_ = 1, waves_ = 1;
+  int few_ = 1, waves_ = 1, length_ = 1;
   std::int64_t blocks_ = 1;
   LazyFunction in_packets_, by_element_;
 };
@@ -481,8 +499,7 @@ class WgmmaKernel final : public MatmulKernel {
     device.driver().check(
         device.driver().call.allow_shared(function_.handle, static_cast<int>(shared_bytes())),
         "asking for shared memory");
-    if (shape_.splits > 1)
-      combine_ = device.function({"matmul_combine", combine_source(product_), {}}, "combine");
+    if (shape_.splits > 1) combine_ = device.function(combine_source(product_), "combine");
   }
 
   static bool fits(const GpuDevice& device, const Step& step) {
@@ -500,10 +517,7 @@ class WgmmaKernel final : public MatmulKernel {
     return product.count < 65536 && product.a.depth > 0 && fits(product.a) && fits(product.b);
   }
 
-  std::size_t scratch_bytes() const override {
-    const std::size_t own = shape_.splits > 1 ? shape_.splits * static_cast<std::size_t>(results()) * 4 : 0;
-    return std::max(own, otherwise_.scratch_bytes());
-  }
+  std::size_t scratch_bytes() const override { return std::max(split_bytes(), otherwise_.scratch_bytes()); }
 
   void run(const KernelArguments& arguments) const override {
     if (results() == 0) return;
@@ -529,16 +543,7 @@ class WgmmaKernel final : public MatmulKernel {
     device_.launch(function_,
                    {.x = static_cast<unsigned>(blocks), .threads = wgmma_threads, .shared = shared_bytes()},
                    values);
-    if (!split) return;
-    Arguments rest;
-    rest.add(arguments.scratch);
-    rest.add(shape_);
-    rest.add(product_.stack);
-    add_finish(rest, arguments, constants);
-    constexpr unsigned threads = 256;
-    device_.launch(
-        combine_, {.x = device_.grid_for(static_cast<std::uint64_t>(results()), threads), .threads = threads},
-        rest);
+    if (split) combine(combine_, arguments);
   }
 
  private:

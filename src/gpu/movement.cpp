@@ -85,7 +85,8 @@ KernelSource place_source(std::int64_t unit, std::string_view index) {
                       "  place_units<{1}>(source, target, *reinterpret_cast<const {0}*>(&fill),\n"
                       "                   placement, count);\n}}\n",
                       unit_type(unit), index),
-          {}};
+          {},
+          static_cast<std::size_t>(unit)};
 }
 
 // Every element of the output finds what it shows.

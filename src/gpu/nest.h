@@ -89,7 +89,8 @@ inline KernelSource copy_source(std::int64_t bytes, std::string_view index) {
                       "KERNEL void copy_units(const {0}* source, {0}* target, Nest<2> nest, u64 count) {{\n"
                       "  copy_units<{1}>(source, target, nest, count);\n}}\n",
                       unit_type(bytes), index),
-          {}};
+          {},
+          static_cast<std::size_t>(bytes)};
 }
 
 // A kernel for each width of unit.

@@ -117,7 +117,7 @@ class NormalisationKernel final : public Kernel {
     const bool sliced = division.slices > 1;
     for (int stage = sliced ? 0 : 2; stage < 3; ++stage) {
       if (stage == 1 && operation_.long_totals == 1) continue;
-      const auto make_source = [&] { return KernelSource{"normalise", source(division, stage), {}}; };
+      const auto make_source = [&] { return kernel_source(division, stage); };
       launch(functions_[which][static_cast<std::size_t>(stage)].get(device_, make_source, "normalise"),
              division, arguments);
     }
@@ -201,7 +201,7 @@ class NormalisationKernel final : public Kernel {
 
   void run_with_parameters(const KernelArguments& arguments, std::size_t which) const {
     const Division& division = divisions_[which];
-    const auto make_source = [&] { return KernelSource{"normalise", source(division, 2), {}}; };
+    const auto make_source = [&] { return kernel_source(division, 2); };
     launch(functions_[which][2].get(device_, make_source, "normalise"), division, arguments);
     const auto make_sum = [&] {
       return KernelSource{"sum_parameters",
@@ -253,6 +253,10 @@ class NormalisationKernel final : public Kernel {
                        dtype_size(result_) == 2);
   }
 
+  KernelSource kernel_source(const Division& division, int stage) const {
+    const std::size_t packet = division.packet > 1 ? static_cast<std::size_t>(division.packet) : 0;
+    return {"normalise", source(division, stage), {}, packet * dtype_size(dtype_)};
+  }
   std::string source(const Division& division, int stage) const {
     const std::string_view compute = compute_type(dtype_);
     const std::size_t axes = loop_.shape.size();

@@ -50,7 +50,7 @@ class DequantiseKernel final : public Kernel {
         "KERNEL void dequantise_blocks(Blocks blocks, {1}* out) {{ dequantise<quantised::{0}>(blocks, out); "
         "}}\n",
         dtype_name(step.inputs[0].dtype), storage_type(step.outputs[0].dtype));
-    function_ = device.function({"dequantise", kernel_text(text), {}}, "dequantise_blocks");
+    function_ = device.function({"dequantise", kernel_text(text), {}, 16}, "dequantise_blocks");
   }
   void run(const KernelArguments& arguments) const override {
     if (runs_ == 0) return;
@@ -78,7 +78,7 @@ class TakeKernel final : public Kernel {
         "                      u64 count, Fault fault) {{\n"
         "  take<quantised::{0}>(blocks, indices, places, runs, rows, count, out, fault);\n}}\n",
         dtype_name(step.inputs[0].dtype), storage_type(step.outputs[0].dtype));
-    function_ = device.function({"quantised_take", kernel_text(text), {}}, "take_rows");
+    function_ = device.function({"quantised_take", kernel_text(text), {}, 16}, "take_rows");
   }
   void run(const KernelArguments& arguments) const override {
     const auto count = static_cast<std::uint64_t>(loop_.count());
@@ -175,9 +175,9 @@ class FewRowsKernel final : public Kernel {
       parts_ *= 2;
     const std::int64_t each = static_cast<std::int64_t>(waves / parts_) * tile_.columns;
     blocks_ = static_cast<unsigned>(std::min((product_.columns + each - 1) / each, most_blocks));
-    const KernelSource source{"quantised_matmul", few_text(product_, tile_), {}};
-    multiply_ = device.function(source, "multiply_blocks");
-    if (!tile_.rounds_in_block) round_ = device.function(source, "round_activations");
+    const std::string text = few_text(product_, tile_);
+    multiply_ = device.function({"quantised_matmul", text, {}, 16}, "multiply_blocks");
+    if (!tile_.rounds_in_block) round_ = device.function({"quantised_matmul", text, {}}, "round_activations");
   }
 
   std::size_t scratch_bytes() const override { return tile_.rounds_in_block ? 0 : rounded_bytes(); }
@@ -273,10 +273,10 @@ class ManyRowsKernel final : public Kernel {
                    Blocks{arguments.inputs[1], product_.blocks}, halves, scales, shape_,
                    split ? sums : arguments.outputs[0]);
     if (!split) return;
-    device_.launch(
-        combine_,
-        {.x = device_.grid_for(static_cast<std::uint64_t>(product_.results()), threads), .threads = threads},
-        sums, scales, shape_, arguments.outputs[0]);
+    device_.launch(combine_,
+                   {.x = device_.grid_for(static_cast<std::uint64_t>(product_.results()), combined_by_block),
+                    .threads = combining_threads(shape_.columns, sizeof(float))},
+                   sums, scales, shape_, arguments.outputs[0]);
   }
 
  private:

@@ -143,7 +143,9 @@ class ReductionKernel final : public Kernel {
   void run(const KernelArguments& arguments) const override {
     if (kept_ == 0) return;
     const int packet = all_aligned(arguments) ? packet_ : 1;
-    const auto make_source = [&] { return KernelSource{"reduction", source(packet), {}}; };
+    const auto make_source = [&] {
+      return KernelSource{"reduction", source(packet), {}, packet > 1 ? packet_bytes() : 0};
+    };
     const Function& function =
         (packet > 1 ? in_packets_ : by_element_).get(device_, make_source, "reduction");
     Arguments values;
@@ -185,6 +187,14 @@ class ReductionKernel final : public Kernel {
     auto packet = static_cast<int>(std::min<std::size_t>(8, 16 / widest));
     while (packet > 1 && !fits(packet)) packet /= 2;
     return packet;
+  }
+
+  // Of the widest input that is read in packets.
+  std::size_t packet_bytes() const {
+    std::size_t widest = 0;
+    for (std::size_t i = 0; i < code_.inputs().size(); ++i)
+      if (!loops_.single(i)) widest = std::max(widest, dtype_size(operands_[i].dtype));
+    return widest * static_cast<std::size_t>(packet_);
   }
 
   bool fits(int packet) const {
@@ -280,8 +290,8 @@ class ReductionKernel final : public Kernel {
     };
     std::string text;
     for (std::size_t i = 0; i < inputs; ++i)
-      text += fmt::format("    const auto q{0} = *reinterpret_cast<const {1}*>(in{0} + ({2}));\n", i, type(i),
-                          place(i));
+      text += fmt::format("    const auto q{0} = read_whole(*reinterpret_cast<const {1}*>(in{0} + ({2})));\n",
+                          i, type(i), place(i));
     for (std::size_t k = 1; k < outputs; ++k) text += fmt::format("    {} e{};\n", type(inputs + k - 1), k);
     text += fmt::format("    Many<Reducer::Total, {0}> values;\n", packet);
     text += fmt::format("#pragma unroll\n    for (int e = 0; e < {}; ++e) {{\n", packet);

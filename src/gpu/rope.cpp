@@ -118,7 +118,8 @@ class RopeKernel final : public Kernel {
     text += fmt::format(
         "  rope_rotate<{}, {}, {}, {}, Index>(row_at, step, out, cosine, sine, rows, time, half);\n}}\n",
         storage_type(dtype_), compute_type(dtype_), packet, attributes_.interleaved);
-    return {"rope", text, {}};
+    return {
+        "rope", text, {}, packet > 1 ? static_cast<std::size_t>(elements(packet)) * dtype_size(dtype_) : 0};
   }
 
   GpuDevice& device_;

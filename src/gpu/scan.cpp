@@ -46,7 +46,8 @@ KernelSource scan_source(const ScanVariant& variant) {
                       : variant.packets ? ", true"
                                         : ", false",
                       variant.only_totals),
-          {}};
+          {},
+          variant.packets ? std::min<std::size_t>(16, 8 * dtype_size(variant.dtype)) : 0};
 }
 
 KernelSource carry_source(bool product, DType dtype) {

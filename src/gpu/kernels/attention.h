@@ -195,6 +195,23 @@ DEVICE void forward(const AttentionShape& shape, const typename E::T* q, const t
   }
 }
 
+// One row of `combine`, N features per lane at a time. `share_of(split)` is the weight of a split's result.
+template <int N, class T, class Share>
+DEVICE void combine_row(const f32* partial, i64 split_stride, int splits, int features, T* out,
+                        const Share& share_of) {
+  for (int feature = (int)lane() * N; feature < features; feature += WAVE * N) {
+    f32 sum[N] = {};
+    for (int split = 0; split < splits; ++split) {
+      const f32 weight = share_of(split);
+      const auto values = *reinterpret_cast<const Packet<f32, N>*>(partial + split * split_stride + feature);
+#pragma unroll
+      for (int e = 0; e < N; ++e) sum[e] = ::fmaf(weight, values.element[e], sum[e]);
+    }
+#pragma unroll
+    for (int e = 0; e < N; ++e) out[feature + e] = store<T>(sum[e]);
+  }
+}
+
 // The splits' results into one, weighted by their sums of weights. One wave per row.
 template <class T>
 DEVICE void combine(const AttentionShape& shape, const f32* partial, T* out, f32* logarithms) {
@@ -212,14 +229,14 @@ DEVICE void combine(const AttentionShape& shape, const f32* partial, T* out, f32
     const i64 head = row / shape.queries;
     const i64 place =
         result_place(shape, head / shape.heads, (int)(head % shape.heads), (int)(row % shape.queries));
-    for (int feature = (int)lane(); feature < shape.features; feature += WAVE) {
-      f32 sum = 0;
-      for (int split = 0; split < shape.splits; ++split) {
-        const f32 weight = fast_exp2(logarithm_rows[split * rows + row] - reference) * share;
-        sum = ::fmaf(weight, partial[(split * rows + row) * shape.features + feature], sum);
-      }
-      out[place + feature] = store<T>(sum);
-    }
+    const auto share_of = [&](int split) {
+      return fast_exp2(logarithm_rows[split * rows + row] - reference) * share;
+    };
+    const f32* const sums = partial + row * shape.features;
+    if (shape.features % 4 == 0)
+      combine_row<4>(sums, rows * shape.features, shape.splits, shape.features, out + place, share_of);
+    else
+      combine_row<1>(sums, rows * shape.features, shape.splits, shape.features, out + place, share_of);
     if (lane() == 0) logarithms[row] = total == 0 ? infinity() : largest + ::log2f(total);
   }
 }

@@ -143,8 +143,10 @@ struct q8_0 : Small {
     return {{packet(at), packet(at + 16)}, half_word(blocks.part(block, 32, 2))};
   }
   static DEVICE RunWords words(const Pair& pair, int half) {
-    const Packet<u32, 4>& q = pair.q[half];
-    return {{q.element[0], q.element[1], q.element[2], q.element[3]}};
+    RunWords run;  // chosen, not indexed: an index that only the kernel knows would put the pair into memory
+#pragma unroll
+    for (int i = 0; i < 4; ++i) run.q[i] = half ? pair.q[1].element[i] : pair.q[0].element[i];
+    return run;
   }
   static DEVICE Scales scales(const Pair& pair, int) { return {half_of(pair.d), 0}; }
 };

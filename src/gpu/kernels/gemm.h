@@ -496,16 +496,30 @@ struct Partial {
   }
 };
 
-template <class Sum, class Finish>
-DEVICE void combine(const GemmShape& shape, const Sum* sums, Finish finish) {
+template <int N, class Sum, class Finish>
+DEVICE void combine_runs(const GemmShape& shape, const Sum* sums, Finish& finish) {
+  using Run = Packet<Sum, N>;
   const u64 one = (u64)shape.rows * shape.columns, count = one * shape.products;
-  for (u64 i = global_thread(); i < count; i += global_threads()) {
-    Sum sum = sums[i];
-    for (u32 split = 1; split < shape.splits; ++split) sum = add(sum, sums[split * count + i]);
+  for (u64 i = global_thread() * N; i < count; i += global_threads() * N) {
+    Run sum = *reinterpret_cast<const Run*>(sums + i);
+#pragma unroll 4
+    for (u32 split = 1; split < shape.splits; ++split) {
+      const Run next = *reinterpret_cast<const Run*>(sums + split * count + i);
+#pragma unroll
+      for (int e = 0; e < N; ++e) sum.element[e] = add(sum.element[e], next.element[e]);
+    }
     const u64 place = i % one;
     finish.start(i / one, 0);
-    finish((i64)(place / shape.columns), (i64)(place % shape.columns), Packet<Sum, 1>{{sum}});
+    finish((i64)(place / shape.columns), (i64)(place % shape.columns), sum);
   }
+}
+template <class Sum, class Finish>
+DEVICE void combine(const GemmShape& shape, const Sum* sums, Finish finish) {
+  constexpr int packet = 16 / (int)sizeof(Sum);
+  if (shape.columns % packet == 0)
+    combine_runs<packet>(shape, sums, finish);
+  else
+    combine_runs<1>(shape, sums, finish);
 }
 
 }  // namespace gemm

@@ -162,6 +162,12 @@ struct WordsOf<1> {
 template <class T, int N>
 using Words = typename WordsOf<(int)sizeof(T) * N>::type;
 
+// A packet by one load, even if some of its elements turn out not to be needed.
+template <class T, int N>
+DEVICE Packet<T, N> read_whole(const Packet<T, N>& from) {
+  return bit_cast<Packet<T, N>>(reinterpret_cast<const Words<T, N>&>(from));
+}
+
 // ---- places ----
 
 DEVICE u64 global_thread() { return (u64)blockIdx.x * blockDim.x + threadIdx.x; }

@@ -40,7 +40,7 @@ DEVICE Running combined(const Running& a, const Running& b) {
 
 template <class T>
 DEVICE void read_features(const T* row, int feature, int features, f32 (&to)[packet]) {
-  if (feature + packet <= features) {
+  if (features % packet == 0 && feature < features) {  // else rows are not aligned
     const auto values = *reinterpret_cast<const Packet<T, packet>*>(row + feature);
 #pragma unroll
     for (int e = 0; e < packet; ++e) to[e] = load(values.element[e]);
