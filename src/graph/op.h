@@ -72,7 +72,7 @@ enum class OpKind : std::uint8_t {
   HEARTH_OP(rms_norm_grad, normalisation, "gradient of rms_norm by its input")                            \
   HEARTH_OP(layer_norm_grads, normalisation, "gradients of layer_norm by x, weight and bias, flat")       \
   HEARTH_OP(rms_norm_grads, normalisation, "gradients of rms_norm by x and weight, flat")                 \
-  HEARTH_OP(rope, normalisation, "rotary position embedding")                                             \
+  HEARTH_OP(rope, normalisation, "rotary position embedding: x, positions, frequencies if not of a base") \
   HEARTH_OP(attention, composite, "output of attention, flat, then what its gradients need")              \
   HEARTH_OP(attention_grad_q, composite, "gradient of attention by q")                                    \
   HEARTH_OP(attention_grad_kv, composite, "gradients of attention by k and v, stacked")                   \
