@@ -8,6 +8,7 @@
 #include "hearth/error.h"
 #include "hearth/grad.h"
 #include "hearth/ops.h"
+#include "llm/refuse.h"
 
 namespace hearth::llm {
 namespace {
@@ -39,11 +40,15 @@ Totals totals_of(const Weights& w) {
   // A tied output is the embedding itself.
   if (w.output.weight.variable() != w.embedding.variable()) totals.add(w.output);
   for (const LayerWeights& layer : w.layers) {
-    for (const Tensor& t : {layer.attention_norm, layer.feed_forward_norm, layer.q_norm, layer.k_norm})
+    for (const Tensor& t : {layer.attention_norm, layer.post_attention_norm, layer.feed_forward_norm,
+                            layer.post_feed_forward_norm, layer.q_norm, layer.k_norm, layer.experts.gate,
+                            layer.experts.up, layer.experts.down})
       totals.add(t);
     for (const Projection& p :
-         {layer.q, layer.k, layer.v, layer.qkv, layer.out, layer.gate, layer.up, layer.gate_up, layer.down})
+         {layer.q, layer.k, layer.v, layer.qkv, layer.out, layer.experts.router, layer.experts.shared_gate})
       totals.add(p);
+    for (const FeedForward* f : {&layer.feed_forward, &layer.experts.shared})
+      for (const Projection& p : {f->gate, f->up, f->gate_up, f->down}) totals.add(p);
   }
   return totals;
 }
@@ -77,14 +82,14 @@ Model Model::load(const std::filesystem::path& path, const LoadOptions& options)
   auto state = std::make_shared<State>();
   state->config = file.config;
   state->tokenizer = file.tokenizer();
-  if (state->tokenizer->size() > file.config.vocabulary)
-    throw FormatError(fmt::format("{}: the tokenizer has {} tokens, the model {}", path.string(),
-                                  state->tokenizer->size(), file.config.vocabulary));
+  if (state->tokenizer && state->tokenizer->size() > file.config.vocabulary)
+    refuse(path, fmt::format("the tokenizer has {} tokens, the model {}", state->tokenizer->size(),
+                             file.config.vocabulary));
   state->chat_template = file.chat_template;
   state->device = options.device;
   state->context = std::min(options.context > 0 ? options.context : default_context, file.config.context);
   const DeviceScope here(options.device);
-  state->weights = load_weights(file, options.device, options.progress);
+  state->weights = load_weights(file, options.device, state->context, options.progress);
   const Totals totals = totals_of(state->weights);
   state->weight_bytes = totals.bytes;
   state->parameters = totals.elements;
@@ -104,13 +109,20 @@ Model Model::load(const std::filesystem::path& path, const LoadOptions& options)
 }
 
 const ModelConfig& Model::config() const { return state_->config; }
-const Tokenizer& Model::tokenizer() const { return *state_->tokenizer; }
+const Tokenizer& Model::tokenizer() const { return state_->tokenizer_or_throw(); }
 Device Model::device() const { return state_->device; }
 std::int64_t Model::context() const { return state_->context; }
 std::size_t Model::weight_bytes() const { return state_->weight_bytes; }
 std::size_t Model::cache_bytes() const { return state_->cache_bytes; }
 const std::string& Model::chat_template() const { return state_->chat_template; }
 std::int64_t Model::parameters() const { return state_->parameters; }
+
+const Tokenizer& Model::State::tokenizer_or_throw() const {
+  if (!tokenizer)
+    throw ValueError(
+        fmt::format("[Model] {} came without a tokenizer: tokens can be fed, no text", config.name));
+  return *tokenizer;
+}
 
 std::vector<float> Model::State::append(Sequence& sequence, std::span<const TokenId> tokens,
                                         std::int64_t wanted) {

@@ -35,6 +35,7 @@ struct Model::State {
   // Appends tokens to a sequence; the scores of the successors of the last `wanted` of them, one row each.
   std::vector<float> append(Sequence& sequence, std::span<const TokenId> tokens, std::int64_t wanted);
   void truncate(Sequence& sequence, std::int64_t count);
+  const Tokenizer& tokenizer_or_throw() const;
 
  private:
   void run_chunk(Sequence& sequence, std::span<const TokenId> tokens, std::int64_t wanted,

@@ -68,7 +68,7 @@ GenerateResult Session::generate(std::span<const TokenId> prompt, const Generate
     return std::chrono::duration<double>(Clock::now() - start).count();
   };
   if (prompt.empty()) throw ValueError("[Session] generate() needs at least one token");
-  const Tokenizer& tokenizer = *state_->model->tokenizer;
+  const Tokenizer& tokenizer = state_->model->tokenizer_or_throw();
   GenerateResult result;
   result.prompt_tokens = static_cast<std::int64_t>(prompt.size());
   Sampler sampler(options.sampling);
