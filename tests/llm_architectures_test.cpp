@@ -178,6 +178,35 @@ void expect_step_by_step(const Model& model, const Golden& expected) {
   expect_row(session.feed(all.subspan(13)), scores.back(), scores.size() - 1);
 }
 
+// Three sequences of the same tokens, each at another place.
+void expect_batched(const Model& model, const Golden& expected) {
+  Session a(model), b(model), c(model);
+  const auto scores = expected.scores();
+  const std::span<const TokenId> all = expected.tokens;
+  a.feed(all.first(11));
+  b.feed(all.first(3));
+  const auto take = [&](std::size_t first, std::size_t count) {
+    const auto part = all.subspan(first, count);
+    return std::vector<TokenId>(part.begin(), part.end());
+  };
+  // Steps of one token beside pieces of a prompt.
+  const std::vector<Session*> sessions{&b, &c, &a};
+  std::vector<std::vector<TokenId>> tokens{take(3, 1), take(0, 6), take(11, 2)};
+  const auto check = [&] {
+    const auto rows = Session::feed_together(sessions, tokens);
+    ASSERT_EQ(rows.size(), 3u);
+    for (std::size_t i = 0; i < 3; ++i) {
+      const std::size_t last = sessions[i]->tokens().size() - 1;
+      expect_row(rows[i], scores[last], last);
+    }
+  };
+  check();
+  while (a.tokens().size() < all.size()) {
+    for (std::size_t i = 0; i < 3; ++i) tokens[i] = take(sessions[i]->tokens().size(), 1);
+    check();
+  }
+}
+
 class Architectures : public testing::TestWithParam<Golden> {};
 
 TEST_P(Architectures, FolderAgreesWithTransformers) {
@@ -188,6 +217,7 @@ TEST_P(Architectures, FolderAgreesWithTransformers) {
     const Model model = Model::load(folder.path(), options_for(GetParam(), device));
     expect_prefill(model, GetParam());
     expect_step_by_step(model, GetParam());
+    expect_batched(model, GetParam());
   }
 }
 
@@ -361,6 +391,25 @@ TEST(WithoutTokenizer, TokensRunAndTextIsRefused) {
   test::expect_error<ValueError>([&] { model.tokenizer(); }, {"came without a tokenizer"});
   Session session(model);
   test::expect_error<ValueError>([&] { session.generate(llama.tokens); }, {"came without a tokenizer"});
+}
+
+TEST(FeedTogether, RefusesWhatDoesNotGoTogether) {
+  const test::TemporaryFolder folder;
+  const Golden& llama = golden("llama");
+  write_folder(folder.path(), llama.json["config"], llama.tensors());
+  const Model model = Model::load(folder.path(), {.sequences = 2}), other = Model::load(folder.path());
+  Session a(model), b(model), c(other);
+  const auto refuse = [](std::vector<Session*> sessions, std::vector<std::vector<TokenId>> tokens,
+                         std::string_view part) {
+    test::expect_error<ValueError>([&] { Session::feed_together(sessions, tokens); }, {part});
+  };
+  refuse({&a, &a}, {{1}, {2}}, "a session twice");
+  refuse({&a, &c}, {{1}, {2}}, "sessions of one model");
+  refuse({&a, &b}, {{1}}, "2 sessions with tokens for 1");
+  refuse({&a, &b}, {{1}, {}}, "at least one token");
+  refuse({&a, &b}, {{1}, {96}}, "token 96 is not in the vocabulary of 96");
+  EXPECT_TRUE(a.tokens().empty());  // nothing was fed
+  EXPECT_TRUE(Session::feed_together({}, {}).empty());
 }
 
 }  // namespace

@@ -152,6 +152,9 @@ class Session {
   std::vector<float> feed(std::span<const TokenId> tokens);
   // The same, of the tokens after each of them: (tokens, vocabulary).
   std::vector<std::vector<float>> feed_all(std::span<const TokenId> tokens);
+  // feed() of several sessions of one model in one step: tokens[i] go to sessions[i]. Each may be there once.
+  static std::vector<std::vector<float>> feed_together(std::span<Session* const> sessions,
+                                                       std::span<const std::vector<TokenId>> tokens);
   const std::vector<TokenId>& tokens() const;
   // Forgets all but the first `count` tokens.
   void truncate(std::int64_t count);

@@ -124,61 +124,96 @@ const Tokenizer& Model::State::tokenizer_or_throw() const {
   return *tokenizer;
 }
 
-std::vector<float> Model::State::append(Sequence& sequence, std::span<const TokenId> tokens,
-                                        std::int64_t wanted) {
-  for (const TokenId token : tokens)
+void Model::State::check(const Piece& piece) const {
+  for (const TokenId token : piece.tokens)
     if (token < 0 || token >= config.vocabulary)
       throw ValueError(
           fmt::format("[Session] token {} is not in the vocabulary of {}", token, config.vocabulary));
-  const auto count = static_cast<std::int64_t>(tokens.size()),
-             before = static_cast<std::int64_t>(sequence.tokens.size());
+  const auto count = static_cast<std::int64_t>(piece.tokens.size()),
+             before = static_cast<std::int64_t>(piece.sequence->tokens.size());
   if (before + count > context)
     throw ValueError(
         fmt::format("[Session] {} tokens after {} do not fit a context of {}", count, before, context));
+}
+
+std::vector<float> Model::State::append(Sequence& sequence, std::span<const TokenId> tokens,
+                                        std::int64_t wanted) {
+  check({&sequence, tokens, wanted});
+  const auto count = static_cast<std::int64_t>(tokens.size());
   std::vector<float> scores;
   scores.reserve(static_cast<std::size_t>(wanted * config.vocabulary));
   for (std::int64_t first = 0; first < count; first += chunk) {
     const std::int64_t size = std::min(chunk, count - first);
     const std::int64_t scored = std::clamp<std::int64_t>(first + size - (count - wanted), 0, size);
-    run_chunk(sequence, tokens.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(size)),
-              scored, scores);
+    const Piece piece{
+        &sequence, tokens.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(size)), scored};
+    run({&piece, 1}, scores);
   }
   return scores;
 }
 
-void Model::State::run_chunk(Sequence& sequence, std::span<const TokenId> tokens, std::int64_t wanted,
-                             std::vector<float>& scores) {
-  const std::int64_t before = static_cast<std::int64_t>(sequence.tokens.size()),
-                     count = static_cast<std::int64_t>(tokens.size()),
-                     pages = (context + page_size - 1) / page_size;
-  while (static_cast<std::int64_t>(sequence.pages.size()) * page_size < before + count) {
+std::vector<float> Model::State::append_together(std::span<const Piece> pieces) {
+  std::int64_t total = 0;
+  for (const Piece& piece : pieces) {
+    check(piece);
+    total += static_cast<std::int64_t>(piece.tokens.size());
+  }
+  std::vector<float> scores;
+  if (total <= chunk) {
+    run(pieces, scores);
+    return scores;
+  }
+  for (const Piece& piece : pieces) {
+    const std::vector<float> own = append(*piece.sequence, piece.tokens, piece.wanted);
+    scores.insert(scores.end(), own.begin(), own.end());
+  }
+  return scores;
+}
+
+void Model::State::give_pages(Sequence& sequence, std::int64_t tokens) {
+  while (static_cast<std::int64_t>(sequence.pages.size()) * page_size < tokens) {
     if (free_pages.empty()) throw ValueError("[Session] the cache of keys and values has no page left");
     sequence.pages.push_back(free_pages.back());
     free_pages.pop_back();
   }
-  std::vector<std::int64_t> ids, owners, positions, slots, rows;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::int64_t position = before + i;
-    ids.push_back(tokens[static_cast<std::size_t>(i)]);
-    owners.push_back(0);
-    positions.push_back(position);
-    slots.push_back(sequence.pages[static_cast<std::size_t>(position / page_size)] * page_size +
-                    position % page_size);
+}
+
+void Model::State::run(std::span<const Piece> pieces, std::vector<float>& scores) {
+  const std::int64_t pages = (context + page_size - 1) / page_size;
+  std::vector<std::int64_t> ids, owners, positions, slots, rows, table;
+  for (std::size_t owner = 0; owner < pieces.size(); ++owner) {
+    const Piece& piece = pieces[owner];
+    Sequence& sequence = *piece.sequence;
+    const auto before = static_cast<std::int64_t>(sequence.tokens.size());
+    give_pages(sequence, before + static_cast<std::int64_t>(piece.tokens.size()));
+    for (std::size_t i = 0; i < piece.tokens.size(); ++i) {
+      const std::int64_t position = before + static_cast<std::int64_t>(i);
+      ids.push_back(piece.tokens[i]);
+      owners.push_back(static_cast<std::int64_t>(owner));
+      positions.push_back(position);
+      slots.push_back(sequence.pages[static_cast<std::size_t>(position / page_size)] * page_size +
+                      position % page_size);
+    }
+    const auto end = static_cast<std::int64_t>(ids.size());
+    for (std::int64_t i = end - piece.wanted; i < end; ++i) rows.push_back(i);
+    table.insert(table.end(), sequence.pages.begin(), sequence.pages.end());
+    table.resize((owner + 1) * static_cast<std::size_t>(pages), 0);
   }
   // Where nothing is to be scored, one row is, for nobody: a plan has a result.
-  for (std::int64_t i = count - std::max<std::int64_t>(wanted, 1); i < count; ++i) rows.push_back(i);
-  std::vector<std::int64_t> table = sequence.pages;
-  table.resize(static_cast<std::size_t>(pages), 0);
+  const bool any_wanted = !rows.empty();
+  if (!any_wanted) rows.push_back(0);
   const NoGrad no_gradients;
   const DeviceScope here(device);
-  const auto result =
-      (*step)({indices(ids, device), indices(owners, device), indices(positions, device),
-               indices(slots, device), indices(table, device).reshape({1, pages}), indices(rows, device)});
-  if (wanted > 0) {
+  const auto result = (*step)(
+      {indices(ids, device), indices(owners, device), indices(positions, device), indices(slots, device),
+       indices(table, device).reshape({static_cast<std::int64_t>(pieces.size()), pages}),
+       indices(rows, device)});
+  if (any_wanted) {
     const std::vector<float> values = result[0].to(Device{}).to_vector<float>();
     scores.insert(scores.end(), values.begin(), values.end());
   }
-  sequence.tokens.insert(sequence.tokens.end(), tokens.begin(), tokens.end());
+  for (const Piece& piece : pieces)
+    piece.sequence->tokens.insert(piece.sequence->tokens.end(), piece.tokens.begin(), piece.tokens.end());
 }
 
 void Model::State::truncate(Sequence& sequence, std::int64_t count) {
