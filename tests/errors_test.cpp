@@ -250,6 +250,7 @@ const std::vector<Bad> cases = {
   {"negative window", value_error, "attention", [] { AttentionOptions o; o.window = -1; attention(x({1, 1, 2, 4}), x({1, 1, 2, 4}), x({1, 1, 2, 4}), o); }},
   {"odd head size", shape_error, "rope", [] { rope(x({1, 2, 3})); }},
   {"positions that do not fit", shape_error, "rope", [] { rope(x({1, 2, 4}), indices({0, 1, 2})); }},
+  {"frequencies that do not fit", shape_error, "rope", [] { rope(x({1, 2, 4}), indices({0, 1}), x({3})); }},
   {"floating positions", dtype_error, "rope", [] { rope(x({1, 2, 4}), x({2})); }},
   {"probability above 1", value_error, "dropout", [] { dropout(x({3}), 1.5); }},
   // ---- losses

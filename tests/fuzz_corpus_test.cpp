@@ -51,6 +51,7 @@ TEST(FuzzCorpus, Ranks) { run_folder("ranks", fuzz::ranks); }
 TEST(FuzzCorpus, Encode) { run_folder("encode", fuzz::encode); }
 #endif
 TEST(FuzzCorpus, TokenizerModel) { run_folder("tokenizer_model", fuzz::tokenizer_model); }
+TEST(FuzzCorpus, ModelConfig) { run_folder("model_config", fuzz::model_config); }
 TEST(FuzzCorpus, ChatTemplate) { run_folder("chat_template", fuzz::chat_template); }
 
 #ifdef HEARTH_HAVE_ZLIB
@@ -61,9 +62,14 @@ TEST(FuzzCorpus, Idx) { run_folder("idx", fuzz::idx); }
 // A file cut off anywhere is refused, or read as a smaller whole (tables have no end mark), but never a
 // crash.
 TEST(FuzzCorpus, EveryPrefix) {
-  const std::pair<const char*, Entry> formats[] = {
-      {"safetensors", fuzz::safetensors},       {"npy", fuzz::npy}, {"csv", fuzz::csv}, {"gguf", fuzz::gguf},
-      {"tokenizer_json", fuzz::tokenizer_json}, {"npz", fuzz::npz}, {"idx", fuzz::idx}};
+  const std::pair<const char*, Entry> formats[] = {{"safetensors", fuzz::safetensors},
+                                                   {"npy", fuzz::npy},
+                                                   {"csv", fuzz::csv},
+                                                   {"gguf", fuzz::gguf},
+                                                   {"tokenizer_json", fuzz::tokenizer_json},
+                                                   {"npz", fuzz::npz},
+                                                   {"idx", fuzz::idx},
+                                                   {"model_config", fuzz::model_config}};
   for (const auto& [format, entry] : formats)
     for (const auto& item :
          std::filesystem::directory_iterator(HEARTH_TEST_DIR "/fuzz/corpus/" + std::string(format))) {

@@ -164,6 +164,13 @@ TEST_F(GpuNormalisation, Rope) {
                 [&](const Inputs& in) {
                   return rope(in[0].permute({2, 0, 1}), flip(in[1], {0}), 500.0, interleaved);
                 });
+        const Tensor frequencies = rand({size}, DType::f64);
+        compare(name + " frequencies", {x[0], positions, frequencies}, tolerance, [&](const Inputs& in) {
+          const Tensor every_second = select(in[2].reshape({size / 2, 2}), 1, 1);
+          const Tensor leaf = in[0].detach().requires_grad_();
+          const Tensor y = rope(leaf, in[1], every_second, interleaved);
+          return y + gradients(y, {leaf}, in[0] * 2.0)[0];
+        });
         compare(name + " gradient", x, tolerance, [&](const Inputs& in) {
           const Tensor leaf = in[0].detach().requires_grad_();
           return gradients(rope(leaf, in[1], 10000.0, interleaved), {leaf}, in[0])[0];

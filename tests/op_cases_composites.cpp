@@ -171,6 +171,18 @@ void add_composites(Table& table) {
           });
         });
   composite(
+      "rope/frequencies", {{{2, 3, 6}}, {{3}, {0.1, 2}, Kind::constant}},
+      [=](const Tensors& in) { return rope(in[0], arange(3).to(in[0].device()) + 2, in[1]); },
+      [=](const Arrays& in) {
+        return generate(in[0].shape, [&](Position p) {
+          const auto d = p[2];
+          const double angle = static_cast<double>(p[1] + 2) * in[1].at({d % 3});
+          const double own = in[0].at(p);
+          p[2] = (d + 3) % 6;
+          return own * std::cos(angle) + (d < 3 ? -in[0].at(p) : in[0].at(p)) * std::sin(angle);
+        });
+      });
+  composite(
       "cross_entropy/mean", {{{4, 5}, {-4, 4}}, {{4}, {0, 5}, Kind::index}},
       [](const Tensors& in) { return cross_entropy(in[0], in[1]); },
       [](const Arrays& in) {

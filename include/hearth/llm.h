@@ -21,6 +21,16 @@
 
 namespace hearth::llm {
 
+// Rotary positions: how far the pairs of features of a head turn.
+struct RopeConfig {
+  std::vector<double> frequencies{};       // radians per position, of each pair; features beyond them stay
+  std::vector<double> long_frequencies{};  // instead, where a sequence may be longer than short_context
+  std::int64_t short_context = 0;
+  double scale = 1;  // of the features that were turned
+};
+
+enum class Activation { silu, gelu_tanh };
+
 // What the decoder is built from. Read from the file; the same for every format.
 struct ModelConfig {
   std::string architecture;  // "llama", "qwen2", ...
@@ -28,9 +38,19 @@ struct ModelConfig {
   std::int64_t vocabulary = 0, context = 0, layers = 0, width = 0, heads = 0, groups = 0;
   std::int64_t head_size = 0, feed_forward = 0;
   double norm_epsilon = 1e-5;
-  double rope_base = 10000;
+  double embedding_scale = 1, attention_scale = 1;     // attention_scale: of the products of queries and keys
+  double attention_soft_cap = 0, output_soft_cap = 0;  // scores become cap * tanh(score / cap); 0: none
+  Activation activation = Activation::silu;
+  bool query_key_norms = false;       // of each head, before rope
+  bool post_norms = false;            // attention and feed-forward end with a norm, too
+  std::vector<std::int64_t> windows;  // of the attention of each layer; 0: all tokens so far
+  std::vector<bool> without_rope;     // of each layer: it does not see positions; empty: all see them
+  RopeConfig rope;
+  RopeConfig local_rope;          // of layers with a window; no frequencies: they have the same
   bool rope_interleaved = false;  // pairs (2 i, 2 i + 1) instead of (i, i + half)
-  std::int64_t window = 0;        // of attention; 0: none
+  // Layers may have experts instead of one feed-forward, and an expert for all tokens beside them.
+  std::int64_t experts = 0, experts_used = 0, expert_feed_forward = 0, shared_feed_forward = 0;
+  bool normalise_experts = false;  // the weights of the experts that are used sum to 1
 };
 
 struct LoadOptions {
@@ -49,7 +69,7 @@ class Model {
   static Model load(const std::filesystem::path& path, const LoadOptions& options = {});
 
   const ModelConfig& config() const;
-  const Tokenizer& tokenizer() const;
+  const Tokenizer& tokenizer() const;  // throws ValueError when the model came without one
   Device device() const;
   std::int64_t context() const;      // of a sequence
   std::size_t weight_bytes() const;  // as they are kept
@@ -132,6 +152,9 @@ class Session {
   std::vector<float> feed(std::span<const TokenId> tokens);
   // The same, of the tokens after each of them: (tokens, vocabulary).
   std::vector<std::vector<float>> feed_all(std::span<const TokenId> tokens);
+  // feed() of several sessions of one model in one step: tokens[i] go to sessions[i]. Each may be there once.
+  static std::vector<std::vector<float>> feed_together(std::span<Session* const> sessions,
+                                                       std::span<const std::vector<TokenId>> tokens);
   const std::vector<TokenId>& tokens() const;
   // Forgets all but the first `count` tokens.
   void truncate(std::int64_t count);

@@ -221,6 +221,9 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attent
 Tensor rope(const Tensor& x, double base = 10000.0, std::int64_t offset = 0, bool interleaved = false);
 // ... with the given i64 positions (T).
 Tensor rope(const Tensor& x, const Tensor& positions, double base = 10000.0, bool interleaved = false);
+// ... and with frequencies (D / 2): the radians that a pair turns by from one position to the next, which are
+// base ^ (-2i / D) above. They have no gradient.
+Tensor rope(const Tensor& x, const Tensor& positions, const Tensor& frequencies, bool interleaved = false);
 
 // ---- randomness: random.h has the generators
 // Zeroes elements with probability p and scales the others by 1 / (1 - p).

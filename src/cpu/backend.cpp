@@ -141,7 +141,7 @@ class CpuBackend final : public Backend {
         if (step.op == Op::cached_attention) return make_cached_attention(step);
         throw KernelError(fmt::format("[{}] is made of plain operations on the CPU", op_name(step.op)));
       case OpKind::quantised:
-        return make_quantised(step);
+        return step.op == Op::expert_matmul ? make_expert_matmul(step) : make_quantised(step);
       case OpKind::random:
         return make_random(step);
       default:

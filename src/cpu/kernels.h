@@ -27,6 +27,7 @@ std::unique_ptr<Kernel> make_normalisation(
     const Step& step);  // softmax log_softmax layer_norm rms_norm rope, gradients
 std::unique_ptr<Kernel> make_quantised(
     const Step& step);  // dequantise quantised_take quantised_matmul, copies of blocks
+std::unique_ptr<Kernel> make_expert_matmul(const Step& step);
 std::unique_ptr<Kernel> make_random(const Step& step);  // random_uniform random_normal random_bits
 
 }  // namespace hearth::cpu

@@ -12,6 +12,7 @@
 #include "cpu/dense.h"
 #include "cpu/elementwise_kernels.h"
 #include "cpu/kernels.h"
+#include "cpu/multiply_blocks.h"
 #include "cpu/quantised_kernels.h"
 #include "cpu/scratch.h"
 #include "cpu/strided_copy.h"
@@ -113,35 +114,19 @@ std::unique_ptr<Kernel> make_take(const Step& step) {
 }
 
 // x (rows, depth) @ transposed(w (columns, depth)).
-class ProductKernel final : public Kernel {
+class BlockProduct {
  public:
-  explicit ProductKernel(const Step& step)
-      : x_(step.inputs[0]),
-        output_(step.outputs[0]),
-        format_(step.inputs[1].dtype),
-        rows_(x_.shape[0]),
-        columns_(step.inputs[1].shape[0]),
-        depth_(x_.shape[1]),
-        kernels_(quantised_kernels()) {
-    keep_blas_on_one_thread();
-    if (std::max({rows_, columns_, depth_}) > std::numeric_limits<int>::max())
-      throw BlasError(fmt::format("[quantised_matmul] {} x {} x {} is too large for the BLAS library", rows_,
-                                  columns_, depth_));
-  }
+  BlockProduct(DType format, std::int64_t rows, std::int64_t columns, std::int64_t depth)
+      : format_(format), rows_(rows), columns_(columns), depth_(depth), kernels_(quantised_kernels()) {}
 
-  void run(const KernelArguments& arguments) const override {
-    const DenseInput x(x_, arguments.inputs[0], DType::f32);
-    const DenseOutput out(output_, arguments.outputs[0], DType::f32);
-    const auto* from = static_cast<const float*>(x.data());
-    auto* to = static_cast<float*>(out.data());
+  void multiply(const float* x, const void* weights, float* out) const {
     constexpr std::int64_t few = 8;  // rows: up to here the weights' bytes cost more than the arithmetic
     if (depth_ == 0)
-      std::fill(to, to + rows_ * columns_, 0.0f);
+      std::fill(out, out + rows_ * columns_, 0.0f);
     else if (rows_ <= few)
-      multiply_rounded(from, arguments.inputs[1], to);
+      multiply_rounded(x, weights, out);
     else
-      multiply_panels(from, arguments.inputs[1], to);
-    out.store();
+      multiply_panels(x, weights, out);
   }
 
  private:
@@ -185,13 +170,33 @@ class ProductKernel final : public Kernel {
     });
   }
 
-  Layout x_, output_;
   DType format_;
   std::int64_t rows_, columns_, depth_;
   const QuantisedKernels& kernels_;
 };
 
+std::unique_ptr<Kernel> make_product(const Step& step) {
+  const Layout &x = step.inputs[0], &weight = step.inputs[1], &output = step.outputs[0];
+  const std::int64_t rows = x.shape[0], columns = weight.shape[0], depth = x.shape[1];
+  keep_blas_on_one_thread();
+  if (std::max({rows, columns, depth}) > std::numeric_limits<int>::max())
+    throw BlasError(fmt::format("[quantised_matmul] {} x {} x {} is too large for the BLAS library", rows,
+                                columns, depth));
+  return kernel([=, format = weight.dtype](const KernelArguments& arguments) {
+    const DenseInput from(x, arguments.inputs[0], DType::f32);
+    const DenseOutput to(output, arguments.outputs[0], DType::f32);
+    multiply_blocks(format, static_cast<const float*>(from.data()), arguments.inputs[1],
+                    static_cast<float*>(to.data()), rows, columns, depth);
+    to.store();
+  });
+}
+
 }  // namespace
+
+void multiply_blocks(DType format, const float* x, const void* weights, float* out, std::int64_t rows,
+                     std::int64_t columns, std::int64_t depth) {
+  BlockProduct(format, rows, columns, depth).multiply(x, weights, out);
+}
 
 std::unique_ptr<Kernel> make_quantised(const Step& step) {
   switch (step.op) {
@@ -202,7 +207,7 @@ std::unique_ptr<Kernel> make_quantised(const Step& step) {
     case Op::quantised_take:
       return make_take(step);
     case Op::quantised_matmul:
-      return std::make_unique<ProductKernel>(step);
+      return make_product(step);
     default:
       throw DTypeError(fmt::format("[{}] {} is a storage format; dequantise first", op_name(step.op),
                                    dtype_name(step.outputs[0].dtype)));

@@ -56,11 +56,14 @@ std::unique_ptr<Kernel> make(const Step& step) {
   const StridedLoop loop =
       collapse(Shape(x.shape.begin(), x.shape.end() - 1), {Strides(x.strides.begin(), x.strides.end() - 1)});
 
-  // Turns per position of each pair; backwards to undo a rotation.
-  std::vector<double> turns;
+  // Turns per radian; backwards to undo a rotation.
+  const double turn = (attributes.inverse ? -0.5 : 0.5) / std::numbers::pi;
+  std::vector<double> turns_of_base;  // per position, of each pair
   for (std::int64_t i = 0; i < size / 2; ++i)
-    turns.push_back(std::pow(attributes.base, -2.0 * static_cast<double>(i) / static_cast<double>(size)) /
-                    (2 * std::numbers::pi) * (attributes.inverse ? -1 : 1));
+    turns_of_base.push_back(
+        std::pow(attributes.base, -2.0 * static_cast<double>(i) / static_cast<double>(size)) * turn);
+  const bool given = step.inputs.size() > 2;
+  const std::int64_t frequency_stride = given ? step.inputs[2].strides[0] : 0;
 
   const RopeKernels& kernels = rope_kernels();
   const int at = static_cast<int>(x.dtype) - static_cast<int>(DType::f16);
@@ -69,6 +72,11 @@ std::unique_ptr<Kernel> make(const Step& step) {
     const S* from = static_cast<const S*>(arguments.inputs[0]);
     S* to = static_cast<S*>(arguments.outputs[0]);
     if (size == 0) return;
+    std::vector<double> turns = turns_of_base;
+    if (given)
+      for (std::int64_t i = 0; i < size / 2; ++i)
+        turns[static_cast<std::size_t>(i)] =
+            static_cast<const double*>(arguments.inputs[2])[i * frequency_stride] * turn;
     const AngleTable<C> table(static_cast<const std::int64_t*>(arguments.inputs[1]), position_stride, time,
                               turns);
     const std::int64_t grain = std::max<std::int64_t>(1, row_grain / size);

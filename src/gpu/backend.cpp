@@ -86,7 +86,7 @@ class GpuBackend final : public Backend {
       case OpKind::normalisation:
         return step.op == Op::rope ? make_rope(gpu_, step) : make_normalisation(gpu_, step);
       case OpKind::quantised:
-        return make_quantised(gpu_, step);
+        return step.op == Op::expert_matmul ? make_expert_matmul(gpu_, step) : make_quantised(gpu_, step);
       case OpKind::random:
         return make_random(gpu_, step);
       case OpKind::composite:

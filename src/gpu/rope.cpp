@@ -20,7 +20,9 @@ class RopeKernel final : public Kernel {
       : device_(device),
         attributes_(std::get<RopeAttributes>(step.attributes)),
         dtype_(step.inputs[0].dtype),
-        position_step_(step.inputs[1].strides[0]) {
+        position_step_(step.inputs[1].strides[0]),
+        frequency_step_(step.inputs.size() > 2 ? step.inputs[2].strides[0] : 0),
+        frequencies_given_(step.inputs.size() > 2) {
     if (step.inputs[1].dtype != DType::i64)
       throw DTypeError(
           fmt::format("[rope] positions are {}; i64 is needed", dtype_name(step.inputs[1].dtype)));
@@ -46,10 +48,11 @@ class RopeKernel final : public Kernel {
     const auto time = static_cast<std::uint64_t>(time_), half = static_cast<std::uint64_t>(half_);
     void* const cosine = arguments.scratch;
     void* const sine = static_cast<char*>(arguments.scratch) + table_bytes();
+    const void* const frequencies = frequencies_given_ ? arguments.inputs[2] : nullptr;
     const double direction = attributes_.inverse ? -1 : 1;
     device_.launch(angles_, {.x = device_.grid_for((time + 15) / 16 * half, threads), .threads = threads},
-                   arguments.inputs[1], position_step_, cosine, sine, time, half, attributes_.base,
-                   direction);
+                   arguments.inputs[1], position_step_, cosine, sine, time, half, frequencies,
+                   frequency_step_, attributes_.base, direction);
 
     const bool packets = aligned(arguments.inputs[0], dtype_, elements(packet_)) &&
                          aligned(arguments.outputs[0], dtype_, elements(packet_));
@@ -94,15 +97,16 @@ class RopeKernel final : public Kernel {
   }
 
   KernelSource angles_source() const {
-    return {
-        "rope",
-        fmt::format("#include \"rope.h\"\n"
-                    "KERNEL void angles(const i64* positions, i64 position_step, {0}* cosine, {0}* sine, "
-                    "u64 time, u64 half, f64 base, f64 direction) {{\n"
-                    "  rope_angles(positions, position_step, cosine, sine, time, half, base, direction);\n"
-                    "}}\n",
-                    compute_type(dtype_)),
-        {}};
+    return {"rope",
+            fmt::format("#include \"rope.h\"\n"
+                        "KERNEL void angles(const i64* positions, i64 position_step, {0}* cosine, {0}* sine, "
+                        "u64 time, u64 half, const f64* frequencies, i64 frequency_step, f64 base, f64 "
+                        "direction) {{\n"
+                        "  rope_angles(positions, position_step, cosine, sine, time, half, frequencies, "
+                        "frequency_step, base, direction);\n"
+                        "}}\n",
+                        compute_type(dtype_)),
+            {}};
   }
 
   KernelSource rotate_source(int packet) const {
@@ -125,7 +129,9 @@ class RopeKernel final : public Kernel {
   GpuDevice& device_;
   RopeAttributes attributes_;
   DType dtype_;
-  std::int64_t position_step_, half_ = 0, time_ = 0, step_ = 1;
+  std::int64_t position_step_, frequency_step_;
+  bool frequencies_given_;
+  std::int64_t half_ = 0, time_ = 0, step_ = 1;
   StridedLoop loop_;
   int packet_ = 1;  // pairs
   Function angles_;

@@ -56,7 +56,7 @@ struct NormAttributes {
 };
 
 struct RopeAttributes {
-  double base = 10000;
+  double base = 10000;  // means nothing where frequencies are given
   bool interleaved = false;
   bool inverse = false;
   auto fields() const { return std::tie(base, interleaved, inverse); }

@@ -72,11 +72,12 @@ enum class OpKind : std::uint8_t {
   HEARTH_OP(rms_norm_grad, normalisation, "gradient of rms_norm by its input")                            \
   HEARTH_OP(layer_norm_grads, normalisation, "gradients of layer_norm by x, weight and bias, flat")       \
   HEARTH_OP(rms_norm_grads, normalisation, "gradients of rms_norm by x and weight, flat")                 \
-  HEARTH_OP(rope, normalisation, "rotary position embedding")                                             \
+  HEARTH_OP(rope, normalisation, "rotary position embedding: x, positions, frequencies if not of a base") \
   HEARTH_OP(attention, composite, "output of attention, flat, then what its gradients need")              \
   HEARTH_OP(attention_grad_q, composite, "gradient of attention by q")                                    \
   HEARTH_OP(attention_grad_kv, composite, "gradients of attention by k and v, stacked")                   \
   HEARTH_OP(cached_attention, composite, "attention of single queries over keys and values in pages")     \
+  HEARTH_OP(expert_matmul, quantised, "rows of x times the matrices chosen for them, in blocks or not")   \
   HEARTH_OP(cross_entropy, composite, "of rows with one right class each; then what its gradient needs")  \
   HEARTH_OP(cross_entropy_grad, composite, "gradient of cross_entropy by the scores")                     \
   HEARTH_OP(dequantise, quantised, "elements of a block format as numbers")                               \

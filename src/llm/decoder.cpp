@@ -1,10 +1,9 @@
 // The forward pass, from top to bottom in the order in which data flows.
 #include "llm/decoder.h"
 
-#include <cmath>
-
 #include "hearth/ops.h"
 #include "hearth/quantise.h"
+#include "tensor/expert_matmul.h"
 #include "tensor/key_value_cache.h"
 
 namespace hearth::llm {
@@ -17,16 +16,28 @@ Tensor project(const Tensor& x, const Projection& p) {
   return p.bias.defined() ? y + p.bias : y;
 }
 
+Tensor activate(const Tensor& x, Activation activation) {
+  return activation == Activation::silu ? silu(x) : gelu_tanh(x);
+}
+
+Tensor soft_capped(const Tensor& x, double cap) { return cap > 0 ? tanh(x / cap) * cap : x; }
+
 // Turns the pairs of each head (n, heads, size) by its token's position.
-Tensor rotate(const Tensor& x, const Tensor& positions, const ModelConfig& c) {
-  return rope(x.transpose(0, 1), positions, c.rope_base, c.rope_interleaved).transpose(0, 1);
+Tensor rotate(const Tensor& x, const Tensor& positions, const Rotation& rotation, bool interleaved) {
+  const std::int64_t size = x.size(2), turning = 2 * rotation.frequencies.size(0);
+  Tensor turned = rope(narrow(x, 2, 0, turning).transpose(0, 1), positions, rotation.frequencies, interleaved)
+                      .transpose(0, 1);
+  if (rotation.scale != 1) turned = turned * rotation.scale;
+  return turning == size ? turned : concat({turned, narrow(x, 2, turning, size - turning)}, 2);
 }
 
 struct Heads {
   Tensor q, k, v;
 };
 
-Heads project_heads(const Tensor& x, const LayerWeights& w, const Tensor& positions, const ModelConfig& c) {
+// `rotation`: none where it has no frequencies.
+Heads project_heads(const Tensor& x, const LayerWeights& w, const Tensor& positions, const Rotation& rotation,
+                    const ModelConfig& c) {
   const std::int64_t n = x.size(0), queries = c.heads * c.head_size, keys = c.groups * c.head_size;
   Heads heads;
   if (w.qkv.weight.defined()) {
@@ -42,41 +53,71 @@ Heads project_heads(const Tensor& x, const LayerWeights& w, const Tensor& positi
     heads.q = rms_norm(heads.q, w.q_norm, c.norm_epsilon);
     heads.k = rms_norm(heads.k, w.k_norm, c.norm_epsilon);
   }
-  heads.q = rotate(heads.q, positions, c);
-  heads.k = rotate(heads.k, positions, c);
+  if (rotation.frequencies.defined()) {
+    heads.q = rotate(heads.q, positions, rotation, c.rope_interleaved);
+    heads.k = rotate(heads.k, positions, rotation, c.rope_interleaved);
+  }
   return heads;
 }
 
-Tensor feed_forward(const Tensor& x, const LayerWeights& w, const ModelConfig& c) {
+Rotation rotation_of(const ModelConfig& c, const Weights& weights, std::size_t layer) {
+  if (!c.without_rope.empty() && c.without_rope[layer]) return {};
+  const bool local = c.windows[layer] > 0 && weights.local_rope.frequencies.defined();
+  return local ? weights.local_rope : weights.rope;
+}
+
+Tensor feed_forward(const Tensor& x, const FeedForward& w, const ModelConfig& c) {
   if (w.gate_up.weight.defined()) {
     const Tensor both = project(x, w.gate_up);
-    return project(silu(narrow(both, 1, 0, c.feed_forward)) * narrow(both, 1, c.feed_forward, c.feed_forward),
-                   w.down);
+    const std::int64_t size = both.size(1) / 2;
+    return project(activate(narrow(both, 1, 0, size), c.activation) * narrow(both, 1, size, size), w.down);
   }
-  return project(silu(project(x, w.gate)) * project(x, w.up), w.down);
+  return project(activate(project(x, w.gate), c.activation) * project(x, w.up), w.down);
+}
+
+// Every token goes through the experts that the router likes best for it.
+Tensor mixture_of_experts(const Tensor& x, const Experts& w, const ModelConfig& c) {
+  const std::int64_t n = x.size(0), used = c.experts_used;
+  auto [shares, chosen] = topk(softmax(project(x, w.router), 1), used, 1);
+  if (c.normalise_experts) shares = shares / sum(shares, {1}, true);
+  const Tensor rows = x.reshape({n, 1, c.width});
+  const Tensor hidden =
+      activate(expert_matmul(rows, w.gate, chosen), c.activation) * expert_matmul(rows, w.up, chosen);
+  const Tensor results = expert_matmul(hidden, w.down, chosen);  // (n, used, width)
+  const Tensor mixed = sum(results * shares.reshape({n, used, 1}), {1});
+  if (!w.shared_gate.weight.defined()) return mixed;
+  return mixed + sigmoid(project(x, w.shared_gate)) * feed_forward(x, w.shared, c);
 }
 
 }  // namespace
 
 Tensor decode(const ModelConfig& c, const Weights& weights, KeyValueCache& cache, const DecoderInput& input) {
-  const CachedAttentionOptions attention{.scale = 1 / std::sqrt(static_cast<double>(c.head_size)),
-                                         .window = c.window,
-                                         .soft_cap = 0,
-                                         .page = cache.page};
+  const auto norm = [&](const Tensor& x, const Tensor& weight) {
+    return weight.defined() ? rms_norm(x, weight, c.norm_epsilon) : x;
+  };
   Tensor x = take(weights.embedding, input.tokens, 0).to(DType::f32);
+  if (c.embedding_scale != 1) x = x * c.embedding_scale;
   for (std::size_t layer = 0; layer < weights.layers.size(); ++layer) {
     const LayerWeights& w = weights.layers[layer];
+    const Heads heads =
+        project_heads(norm(x, w.attention_norm), w, input.positions, rotation_of(c, weights, layer), c);
     Tensor &keys = cache.keys[layer], &values = cache.values[layer];
-    const Heads heads = project_heads(rms_norm(x, w.attention_norm, c.norm_epsilon), w, input.positions, c);
     keys.assign(store_rows(keys, input.slots, heads.k));
     values.assign(store_rows(values, input.slots, heads.v));
-    const Tensor seen =
-        cached_attention(heads.q, keys, values, input.sequences, input.positions, input.table, attention);
-    x = x + project(seen.reshape({x.size(0), c.heads * c.head_size}), w.out);
-    x = x + feed_forward(rms_norm(x, w.feed_forward_norm, c.norm_epsilon), w, c);
+    const Tensor seen = cached_attention(heads.q, keys, values, input.sequences, input.positions, input.table,
+                                         {.scale = c.attention_scale,
+                                          .window = c.windows[layer],
+                                          .soft_cap = c.attention_soft_cap,
+                                          .page = cache.page});
+    const Tensor attended = project(seen.reshape({x.size(0), c.heads * c.head_size}), w.out);
+    x = x + norm(attended, w.post_attention_norm);
+    const Tensor normed = norm(x, w.feed_forward_norm);
+    const Tensor fed = w.experts.gate.defined() ? mixture_of_experts(normed, w.experts, c)
+                                                : feed_forward(normed, w.feed_forward, c);
+    x = x + norm(fed, w.post_feed_forward_norm);
   }
-  const Tensor last = rms_norm(take(x, input.wanted, 0), weights.norm, c.norm_epsilon);
-  return project(last, weights.output);
+  const Tensor last = norm(take(x, input.wanted, 0), weights.norm);
+  return soft_capped(project(last, weights.output), c.output_soft_cap);
 }
 
 }  // namespace hearth::llm

@@ -7,7 +7,9 @@
 
 #include "hearth/error.h"
 #include "hearth/io.h"
-#include "llm/architectures.h"
+#include "hearth/ops.h"
+#include "llm/folder_config.h"
+#include "llm/refuse.h"
 #include "llm/weights.h"
 
 namespace hearth::llm {
@@ -23,63 +25,8 @@ std::string read_text(const std::filesystem::path& path) {
 
 nlohmann::json read_json(const std::filesystem::path& path) {
   auto json = nlohmann::json::parse(read_text(path), nullptr, false);
-  if (!json.is_object()) throw FormatError(fmt::format("{}: not a JSON object", path.string()));
+  if (!json.is_object()) refuse(path, "not a JSON object");
   return json;
-}
-
-// A member of config.json.
-class Members {
- public:
-  Members(const nlohmann::json& json, const std::filesystem::path& path) : json_(json), path_(path) {}
-
-  bool has(const char* name) const { return json_.contains(name) && !json_[name].is_null(); }
-  std::int64_t whole(const char* name) const {
-    const auto found = json_.find(name);
-    if (found == json_.end() || !found->is_number_integer() || found->get<double>() <= 0 ||
-        found->get<double>() > 1e12)
-      throw FormatError(fmt::format("{}: {} must be a positive integer", path_.string(), name));
-    return found->get<std::int64_t>();
-  }
-  std::int64_t whole(const char* name, std::int64_t otherwise) const {
-    return has(name) ? whole(name) : otherwise;
-  }
-  double number(const char* name, double otherwise) const {
-    if (!has(name)) return otherwise;
-    if (!json_[name].is_number())
-      throw FormatError(fmt::format("{}: {} must be a number", path_.string(), name));
-    return json_[name].get<double>();
-  }
-
- private:
-  const nlohmann::json& json_;
-  const std::filesystem::path& path_;
-};
-
-ModelConfig read_config(const nlohmann::json& json, const std::filesystem::path& path) {
-  ModelConfig c;
-  if (!json.contains("model_type") || !json["model_type"].is_string())
-    throw FormatError(fmt::format("{}: model_type is missing", path.string()));
-  c.architecture = json["model_type"].get<std::string>();
-  check_architecture(c.architecture, path);
-  const Members members(json, path);
-  c.layers = members.whole("num_hidden_layers");
-  c.width = members.whole("hidden_size");
-  c.heads = members.whole("num_attention_heads");
-  c.groups = members.whole("num_key_value_heads", c.heads);
-  c.feed_forward = members.whole("intermediate_size");
-  c.context = members.whole("max_position_embeddings");
-  c.vocabulary = members.whole("vocab_size");
-  c.head_size = members.whole("head_dim", c.width / c.heads);
-  if (c.heads % c.groups != 0)
-    throw FormatError(
-        fmt::format("{}: {} heads do not share {} keys and values", path.string(), c.heads, c.groups));
-  c.norm_epsilon = members.number("rms_norm_eps", 1e-6);
-  c.rope_base = members.number("rope_theta", 10000);
-  const bool uses_window = !json.contains("use_sliding_window") || json["use_sliding_window"] == true;
-  if (uses_window) c.window = members.whole("sliding_window", 0);
-  if (members.has("rope_scaling"))
-    throw FormatError(fmt::format("{}: scaled rope is not supported yet", path.string()));
-  return c;
 }
 
 // In a file of its own, or in tokenizer_config.json as a text or as a list of named ones.
@@ -98,48 +45,93 @@ std::string read_chat_template(const std::filesystem::path& folder) {
   return {};
 }
 
-// The names of both kinds of files.
+// The names of both kinds of files; "{}" stands for the number of an expert. Where a name of GGUF has
+// several, the first that is there counts.
 struct Name {
   std::string_view gguf, folder;
 };
-constexpr Name whole_names[] = {
-    {"token_embd", "model.embed_tokens"}, {"output_norm", "model.norm"}, {"output", "lm_head"}};
-constexpr Name layer_names[] = {{"attn_norm", "input_layernorm"},    {"ffn_norm", "post_attention_layernorm"},
-                                {"attn_q", "self_attn.q_proj"},      {"attn_k", "self_attn.k_proj"},
-                                {"attn_v", "self_attn.v_proj"},      {"attn_qkv", "self_attn.qkv_proj"},
-                                {"attn_output", "self_attn.o_proj"}, {"attn_q_norm", "self_attn.q_norm"},
-                                {"attn_k_norm", "self_attn.k_norm"}, {"ffn_gate", "mlp.gate_proj"},
-                                {"ffn_up", "mlp.up_proj"},           {"ffn_down", "mlp.down_proj"}};
+constexpr Name whole_names[] = {{"token_embd", "model.embed_tokens"},
+                                {"token_embd", "lm_head"},  // a tied one may be kept as the output only
+                                {"output_norm", "model.norm"},
+                                {"output", "lm_head"}};
+constexpr Name layer_names[] = {{"attn_norm", "input_layernorm"},
+                                {"attn_q", "self_attn.q_proj"},
+                                {"attn_k", "self_attn.k_proj"},
+                                {"attn_v", "self_attn.v_proj"},
+                                {"attn_qkv", "self_attn.qkv_proj"},
+                                {"attn_output", "self_attn.o_proj"},
+                                {"attn_q_norm", "self_attn.q_norm"},
+                                {"attn_k_norm", "self_attn.k_norm"},
+                                {"post_attention_norm", "post_attention_layernorm"},
+                                {"ffn_norm", "pre_feedforward_layernorm"},  // Gemma, which has both of these
+                                {"ffn_norm", "post_attention_layernorm"},
+                                {"post_ffw_norm", "post_feedforward_layernorm"},
+                                {"ffn_gate", "mlp.gate_proj"},
+                                {"ffn_up", "mlp.up_proj"},
+                                {"ffn_up", "mlp.gate_up_proj"},
+                                {"ffn_down", "mlp.down_proj"},
+                                {"ffn_gate_inp", "mlp.gate"},
+                                {"ffn_gate_exps", "mlp.experts.{}.gate_proj"},
+                                {"ffn_up_exps", "mlp.experts.{}.up_proj"},
+                                {"ffn_down_exps", "mlp.experts.{}.down_proj"},
+                                {"ffn_gate_inp", "block_sparse_moe.gate"},
+                                {"ffn_gate_exps", "block_sparse_moe.experts.{}.w1"},
+                                {"ffn_up_exps", "block_sparse_moe.experts.{}.w3"},
+                                {"ffn_down_exps", "block_sparse_moe.experts.{}.w2"},
+                                {"ffn_gate_inp_shexp", "mlp.shared_expert_gate"},
+                                {"ffn_gate_shexp", "mlp.shared_expert.gate_proj"},
+                                {"ffn_up_shexp", "mlp.shared_expert.up_proj"},
+                                {"ffn_down_shexp", "mlp.shared_expert.down_proj"}};
 
-// "blk.3.attn_q.weight" -> "model.layers.3.self_attn.q_proj.weight"
-std::string folder_name(const std::string& gguf) {
+// "blk.3.attn_q.weight" -> "model.layers.3.self_attn.q_proj.weight", all that it may be
+std::vector<std::string> folder_names(const std::string& gguf) {
   const auto dot = gguf.rfind('.');
   const std::string stem = gguf.substr(0, dot), kind = gguf.substr(dot);
+  std::vector<std::string> names;
   for (const Name& name : whole_names)
-    if (stem == name.gguf) return std::string(name.folder) + kind;
+    if (stem == name.gguf) names.push_back(std::string(name.folder) + kind);
+  if (!names.empty()) return names;
   const auto second = stem.find('.', 4);  // after "blk."
   const std::string layer = stem.substr(4, second - 4), part = stem.substr(second + 1);
   for (const Name& name : layer_names)
-    if (part == name.gguf) return fmt::format("model.layers.{}.{}{}", layer, name.folder, kind);
-  return gguf;
+    if (part == name.gguf) names.push_back(fmt::format("model.layers.{}.{}{}", layer, name.folder, kind));
+  return names;
+}
+
+std::string of_expert(const std::string& name, std::int64_t expert) {
+  const auto place = name.find("{}");
+  return place == std::string::npos ? name : std::string(name).replace(place, 2, std::to_string(expert));
+}
+
+// Multimodal models have the language model as a part.
+std::string without_prefix(const std::string& name) {
+  constexpr std::string_view whole = "language_model.", inner = "model.language_model.";
+  if (name.starts_with(whole)) return name.substr(whole.size());
+  if (name.starts_with(inner)) return "model." + name.substr(inner.size());
+  return name;
 }
 
 // All shards, and which tensor is in which.
 struct Shards {
+  struct Place {
+    std::size_t file;
+    std::string name;
+  };
+  std::filesystem::path folder;
   std::vector<SafetensorsFile> files;
-  std::map<std::string, std::size_t, std::less<>> file_of;
+  std::map<std::string, Place, std::less<>> places;
 
-  explicit Shards(const std::filesystem::path& folder) {
+  explicit Shards(const std::filesystem::path& of) : folder(of) {
     const auto index = folder / "model.safetensors.index.json";
     std::vector<std::filesystem::path> paths;
     if (std::filesystem::exists(index)) {
       const auto json = read_json(index);
       if (!json.contains("weight_map") || !json["weight_map"].is_object())
-        throw FormatError(fmt::format("{}: weight_map is missing", index.string()));
+        refuse(index, "weight_map is missing");
       std::map<std::string, bool> names;
       for (const auto& [tensor, file] : json["weight_map"].items()) {
         if (!file.is_string() || file.get<std::string>().find('/') != std::string::npos)
-          throw FormatError(fmt::format("{}: the file of {} is not a name", index.string(), tensor));
+          refuse(index, fmt::format("the file of {} is not a name", tensor));
         names[file.get<std::string>()] = true;
       }
       for (const auto& [name, unused] : names) paths.push_back(folder / name);
@@ -148,41 +140,58 @@ struct Shards {
     }
     for (const auto& path : paths) {
       files.emplace_back(path);
-      for (const auto& name : files.back().names()) file_of.emplace(name, files.size() - 1);
+      for (const auto& name : files.back().names())
+        places.emplace(without_prefix(name), Place{files.size() - 1, name});
     }
   }
+
+  Tensor tensor(const std::string& name) const {
+    const auto place = places.find(name);
+    if (place == places.end()) refuse(folder, fmt::format("there is no tensor {}", name));
+    return files[place->second.file].tensor(place->second.name);
+  }
+  // The name under which a tensor of GGUF is here; empty: it is not.
+  std::string find(const std::string& gguf) const {
+    for (const std::string& name : folder_names(gguf))
+      if (places.contains(of_expert(name, 0))) return name;
+    return {};
+  }
 };
+
+bool has_tokenizer(const std::filesystem::path& folder) {
+  for (const char* name : {"tokenizer.json", "tokenizer.model", "vocab.json"})
+    if (std::filesystem::exists(folder / name)) return true;
+  return false;
+}
 
 }  // namespace
 
 ModelFile open_folder_model(const std::filesystem::path& path) {
   const auto config_path = path / "config.json";
   const auto json = read_json(config_path);
+  const Architecture& architecture = folder_architecture(json, config_path);
   ModelFile model;
   model.path = path;
-  model.config = read_config(json, config_path);
+  model.config = read_folder_config(json, architecture, config_path);
   model.config.name = path.filename().string();
   const auto shards = std::make_shared<const Shards>(path);
-  // A tied embedding may be kept under the output's name only.
-  const auto place = [shards](const std::string& gguf) -> std::string {
-    const std::string name = folder_name(gguf);
-    if (gguf == "token_embd.weight" && !shards->file_of.contains(name)) return "lm_head.weight";
-    return name;
+  model.contains = [shards](const std::string& name) { return !shards->find(name).empty(); };
+  model.tensor = [shards, experts = model.config.experts,
+                  adds_one = architecture.gemma](const std::string& gguf) {
+    const std::string name = shards->find(gguf);
+    if (name.find("{}") != std::string::npos) {
+      std::vector<Tensor> matrices;
+      for (std::int64_t i = 0; i < experts; ++i) matrices.push_back(shards->tensor(of_expert(name, i)));
+      return stack(matrices);
+    }
+    const Tensor tensor = shards->tensor(name);
+    // GGUF has the 1 of Gemma's norms in them.
+    return adds_one && gguf.ends_with("norm.weight") ? tensor.to(DType::f32) + 1.0 : tensor;
   };
-  const bool fused_up = shards->file_of.contains("model.layers.0.mlp.gate_up_proj.weight");
-  const auto real = [place, fused_up](const std::string& gguf) {
-    std::string name = place(gguf);
-    if (fused_up)
-      if (const auto at = name.find("mlp.up_proj"); at != std::string::npos)
-        name.replace(at, 11, "mlp.gate_up_proj");
-    return name;
+  model.tokenizer = [path]() -> std::optional<Tokenizer> {
+    if (!has_tokenizer(path)) return {};
+    return Tokenizer::from_folder(path);
   };
-  model.contains = [shards, real](const std::string& name) { return shards->file_of.contains(real(name)); };
-  model.tensor = [shards, real](const std::string& name) {
-    const std::string stored = real(name);
-    return shards->files[shards->file_of.at(stored)].tensor(stored);
-  };
-  model.tokenizer = [path] { return Tokenizer::from_folder(path); };
   model.chat_template = read_chat_template(path);
   return model;
 }

@@ -8,6 +8,7 @@
 #include "hearth/error.h"
 #include "hearth/grad.h"
 #include "hearth/ops.h"
+#include "llm/refuse.h"
 
 namespace hearth::llm {
 namespace {
@@ -39,11 +40,15 @@ Totals totals_of(const Weights& w) {
   // A tied output is the embedding itself.
   if (w.output.weight.variable() != w.embedding.variable()) totals.add(w.output);
   for (const LayerWeights& layer : w.layers) {
-    for (const Tensor& t : {layer.attention_norm, layer.feed_forward_norm, layer.q_norm, layer.k_norm})
+    for (const Tensor& t : {layer.attention_norm, layer.post_attention_norm, layer.feed_forward_norm,
+                            layer.post_feed_forward_norm, layer.q_norm, layer.k_norm, layer.experts.gate,
+                            layer.experts.up, layer.experts.down})
       totals.add(t);
     for (const Projection& p :
-         {layer.q, layer.k, layer.v, layer.qkv, layer.out, layer.gate, layer.up, layer.gate_up, layer.down})
+         {layer.q, layer.k, layer.v, layer.qkv, layer.out, layer.experts.router, layer.experts.shared_gate})
       totals.add(p);
+    for (const FeedForward* f : {&layer.feed_forward, &layer.experts.shared})
+      for (const Projection& p : {f->gate, f->up, f->gate_up, f->down}) totals.add(p);
   }
   return totals;
 }
@@ -77,14 +82,14 @@ Model Model::load(const std::filesystem::path& path, const LoadOptions& options)
   auto state = std::make_shared<State>();
   state->config = file.config;
   state->tokenizer = file.tokenizer();
-  if (state->tokenizer->size() > file.config.vocabulary)
-    throw FormatError(fmt::format("{}: the tokenizer has {} tokens, the model {}", path.string(),
-                                  state->tokenizer->size(), file.config.vocabulary));
+  if (state->tokenizer && state->tokenizer->size() > file.config.vocabulary)
+    refuse(path, fmt::format("the tokenizer has {} tokens, the model {}", state->tokenizer->size(),
+                             file.config.vocabulary));
   state->chat_template = file.chat_template;
   state->device = options.device;
   state->context = std::min(options.context > 0 ? options.context : default_context, file.config.context);
   const DeviceScope here(options.device);
-  state->weights = load_weights(file, options.device, options.progress);
+  state->weights = load_weights(file, options.device, state->context, options.progress);
   const Totals totals = totals_of(state->weights);
   state->weight_bytes = totals.bytes;
   state->parameters = totals.elements;
@@ -104,7 +109,7 @@ Model Model::load(const std::filesystem::path& path, const LoadOptions& options)
 }
 
 const ModelConfig& Model::config() const { return state_->config; }
-const Tokenizer& Model::tokenizer() const { return *state_->tokenizer; }
+const Tokenizer& Model::tokenizer() const { return state_->tokenizer_or_throw(); }
 Device Model::device() const { return state_->device; }
 std::int64_t Model::context() const { return state_->context; }
 std::size_t Model::weight_bytes() const { return state_->weight_bytes; }
@@ -112,61 +117,103 @@ std::size_t Model::cache_bytes() const { return state_->cache_bytes; }
 const std::string& Model::chat_template() const { return state_->chat_template; }
 std::int64_t Model::parameters() const { return state_->parameters; }
 
-std::vector<float> Model::State::append(Sequence& sequence, std::span<const TokenId> tokens,
-                                        std::int64_t wanted) {
-  for (const TokenId token : tokens)
+const Tokenizer& Model::State::tokenizer_or_throw() const {
+  if (!tokenizer)
+    throw ValueError(
+        fmt::format("[Model] {} came without a tokenizer: tokens can be fed, no text", config.name));
+  return *tokenizer;
+}
+
+void Model::State::check(const Piece& piece) const {
+  for (const TokenId token : piece.tokens)
     if (token < 0 || token >= config.vocabulary)
       throw ValueError(
           fmt::format("[Session] token {} is not in the vocabulary of {}", token, config.vocabulary));
-  const auto count = static_cast<std::int64_t>(tokens.size()),
-             before = static_cast<std::int64_t>(sequence.tokens.size());
+  const auto count = static_cast<std::int64_t>(piece.tokens.size()),
+             before = static_cast<std::int64_t>(piece.sequence->tokens.size());
   if (before + count > context)
     throw ValueError(
         fmt::format("[Session] {} tokens after {} do not fit a context of {}", count, before, context));
+}
+
+std::vector<float> Model::State::append(Sequence& sequence, std::span<const TokenId> tokens,
+                                        std::int64_t wanted) {
+  check({&sequence, tokens, wanted});
+  const auto count = static_cast<std::int64_t>(tokens.size());
   std::vector<float> scores;
   scores.reserve(static_cast<std::size_t>(wanted * config.vocabulary));
   for (std::int64_t first = 0; first < count; first += chunk) {
     const std::int64_t size = std::min(chunk, count - first);
     const std::int64_t scored = std::clamp<std::int64_t>(first + size - (count - wanted), 0, size);
-    run_chunk(sequence, tokens.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(size)),
-              scored, scores);
+    const Piece piece{
+        &sequence, tokens.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(size)), scored};
+    run({&piece, 1}, scores);
   }
   return scores;
 }
 
-void Model::State::run_chunk(Sequence& sequence, std::span<const TokenId> tokens, std::int64_t wanted,
-                             std::vector<float>& scores) {
-  const std::int64_t before = static_cast<std::int64_t>(sequence.tokens.size()),
-                     count = static_cast<std::int64_t>(tokens.size()),
-                     pages = (context + page_size - 1) / page_size;
-  while (static_cast<std::int64_t>(sequence.pages.size()) * page_size < before + count) {
+std::vector<float> Model::State::append_together(std::span<const Piece> pieces) {
+  std::int64_t total = 0;
+  for (const Piece& piece : pieces) {
+    check(piece);
+    total += static_cast<std::int64_t>(piece.tokens.size());
+  }
+  std::vector<float> scores;
+  if (total <= chunk) {
+    run(pieces, scores);
+    return scores;
+  }
+  for (const Piece& piece : pieces) {
+    const std::vector<float> own = append(*piece.sequence, piece.tokens, piece.wanted);
+    scores.insert(scores.end(), own.begin(), own.end());
+  }
+  return scores;
+}
+
+void Model::State::give_pages(Sequence& sequence, std::int64_t tokens) {
+  while (static_cast<std::int64_t>(sequence.pages.size()) * page_size < tokens) {
     if (free_pages.empty()) throw ValueError("[Session] the cache of keys and values has no page left");
     sequence.pages.push_back(free_pages.back());
     free_pages.pop_back();
   }
-  std::vector<std::int64_t> ids, owners, positions, slots, rows;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::int64_t position = before + i;
-    ids.push_back(tokens[static_cast<std::size_t>(i)]);
-    owners.push_back(0);
-    positions.push_back(position);
-    slots.push_back(sequence.pages[static_cast<std::size_t>(position / page_size)] * page_size +
-                    position % page_size);
+}
+
+void Model::State::run(std::span<const Piece> pieces, std::vector<float>& scores) {
+  const std::int64_t pages = (context + page_size - 1) / page_size;
+  std::vector<std::int64_t> ids, owners, positions, slots, rows, table;
+  for (std::size_t owner = 0; owner < pieces.size(); ++owner) {
+    const Piece& piece = pieces[owner];
+    Sequence& sequence = *piece.sequence;
+    const auto before = static_cast<std::int64_t>(sequence.tokens.size());
+    give_pages(sequence, before + static_cast<std::int64_t>(piece.tokens.size()));
+    for (std::size_t i = 0; i < piece.tokens.size(); ++i) {
+      const std::int64_t position = before + static_cast<std::int64_t>(i);
+      ids.push_back(piece.tokens[i]);
+      owners.push_back(static_cast<std::int64_t>(owner));
+      positions.push_back(position);
+      slots.push_back(sequence.pages[static_cast<std::size_t>(position / page_size)] * page_size +
+                      position % page_size);
+    }
+    const auto end = static_cast<std::int64_t>(ids.size());
+    for (std::int64_t i = end - piece.wanted; i < end; ++i) rows.push_back(i);
+    table.insert(table.end(), sequence.pages.begin(), sequence.pages.end());
+    table.resize((owner + 1) * static_cast<std::size_t>(pages), 0);
   }
   // Where nothing is to be scored, one row is, for nobody: a plan has a result.
-  for (std::int64_t i = count - std::max<std::int64_t>(wanted, 1); i < count; ++i) rows.push_back(i);
-  std::vector<std::int64_t> table = sequence.pages;
-  table.resize(static_cast<std::size_t>(pages), 0);
+  const bool any_wanted = !rows.empty();
+  if (!any_wanted) rows.push_back(0);
   const NoGrad no_gradients;
   const DeviceScope here(device);
-  const auto result =
-      (*step)({indices(ids, device), indices(owners, device), indices(positions, device),
-               indices(slots, device), indices(table, device).reshape({1, pages}), indices(rows, device)});
-  if (wanted > 0) {
+  const auto result = (*step)(
+      {indices(ids, device), indices(owners, device), indices(positions, device), indices(slots, device),
+       indices(table, device).reshape({static_cast<std::int64_t>(pieces.size()), pages}),
+       indices(rows, device)});
+  if (any_wanted) {
     const std::vector<float> values = result[0].to(Device{}).to_vector<float>();
     scores.insert(scores.end(), values.begin(), values.end());
   }
-  sequence.tokens.insert(sequence.tokens.end(), tokens.begin(), tokens.end());
+  for (const Piece& piece : pieces)
+    piece.sequence->tokens.insert(piece.sequence->tokens.end(), piece.tokens.begin(), piece.tokens.end());
 }
 
 void Model::State::truncate(Sequence& sequence, std::int64_t count) {

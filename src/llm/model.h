@@ -18,6 +18,13 @@ struct Sequence {
   std::vector<std::int64_t> pages;
 };
 
+// Tokens to be appended to a sequence, the last `wanted` of which are to be scored.
+struct Piece {
+  Sequence* sequence;
+  std::span<const TokenId> tokens;
+  std::int64_t wanted;
+};
+
 struct Model::State {
   ModelConfig config;
   std::optional<Tokenizer> tokenizer;
@@ -34,11 +41,16 @@ struct Model::State {
 
   // Appends tokens to a sequence; the scores of the successors of the last `wanted` of them, one row each.
   std::vector<float> append(Sequence& sequence, std::span<const TokenId> tokens, std::int64_t wanted);
+  // The same with several sequences in one step, if they are not too long for that; rows in their order.
+  std::vector<float> append_together(std::span<const Piece> pieces);
   void truncate(Sequence& sequence, std::int64_t count);
+  const Tokenizer& tokenizer_or_throw() const;
 
  private:
-  void run_chunk(Sequence& sequence, std::span<const TokenId> tokens, std::int64_t wanted,
-                 std::vector<float>& scores);
+  void check(const Piece& piece) const;
+  void give_pages(Sequence& sequence, std::int64_t tokens);
+  // One run of the decoder.
+  void run(std::span<const Piece> pieces, std::vector<float>& scores);
 };
 
 }  // namespace hearth::llm

@@ -1,4 +1,6 @@
 // Sessions: one sequence, its scores, and text from them.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 
@@ -7,6 +9,15 @@
 #include "llm/stop_texts.h"
 
 namespace hearth::llm {
+namespace {
+
+std::vector<std::vector<float>> rows_of(const std::vector<float>& flat, std::int64_t vocabulary) {
+  std::vector<std::vector<float>> rows;
+  for (auto at = flat.begin(); at != flat.end(); at += vocabulary) rows.emplace_back(at, at + vocabulary);
+  return rows;
+}
+
+}  // namespace
 
 struct Session::State {
   std::shared_ptr<Model::State> model;
@@ -34,12 +45,27 @@ std::vector<float> Session::feed(std::span<const TokenId> tokens) {
 }
 
 std::vector<std::vector<float>> Session::feed_all(std::span<const TokenId> tokens) {
-  const std::vector<float> flat =
-      state_->model->append(state_->sequence, tokens, static_cast<std::int64_t>(tokens.size()));
-  const auto vocabulary = static_cast<std::ptrdiff_t>(state_->model->config.vocabulary);
-  std::vector<std::vector<float>> rows;
-  for (auto at = flat.begin(); at != flat.end(); at += vocabulary) rows.emplace_back(at, at + vocabulary);
-  return rows;
+  return rows_of(state_->model->append(state_->sequence, tokens, static_cast<std::int64_t>(tokens.size())),
+                 state_->model->config.vocabulary);
+}
+
+std::vector<std::vector<float>> Session::feed_together(std::span<Session* const> sessions,
+                                                       std::span<const std::vector<TokenId>> tokens) {
+  if (sessions.size() != tokens.size())
+    throw ValueError(fmt::format("[Session] {} sessions with tokens for {}", sessions.size(), tokens.size()));
+  if (sessions.empty()) return {};
+  const std::shared_ptr<Model::State>& model = sessions[0]->state_->model;
+  std::vector<Piece> pieces;
+  for (std::size_t i = 0; i < sessions.size(); ++i) {
+    State& state = *sessions[i]->state_;
+    if (state.model != model) throw ValueError("[Session] feed_together() needs sessions of one model");
+    for (const Piece& other : pieces)
+      if (other.sequence == &state.sequence)
+        throw ValueError("[Session] feed_together() has a session twice");
+    if (tokens[i].empty()) throw ValueError("[Session] feed_together() needs at least one token for each");
+    pieces.push_back({&state.sequence, tokens[i], 1});
+  }
+  return rows_of(model->append_together(pieces), model->config.vocabulary);
 }
 
 const std::vector<TokenId>& Session::tokens() const { return state_->sequence.tokens; }
@@ -68,7 +94,7 @@ GenerateResult Session::generate(std::span<const TokenId> prompt, const Generate
     return std::chrono::duration<double>(Clock::now() - start).count();
   };
   if (prompt.empty()) throw ValueError("[Session] generate() needs at least one token");
-  const Tokenizer& tokenizer = *state_->model->tokenizer;
+  const Tokenizer& tokenizer = state_->model->tokenizer_or_throw();
   GenerateResult result;
   result.prompt_tokens = static_cast<std::int64_t>(prompt.size());
   Sampler sampler(options.sampling);

@@ -3,22 +3,23 @@
 
 #include <fmt/format.h>
 
-#include "hearth/error.h"
 #include "hearth/eval.h"
 #include "hearth/ops.h"
+#include "llm/refuse.h"
 
 namespace hearth::llm {
 namespace {
 
 class Loader {
  public:
-  Loader(const ModelFile& file, Device device, const std::function<void(double)>& progress)
-      : file_(file), device_(device), progress_(progress) {}
+  Loader(const ModelFile& file, Device device, std::int64_t context,
+         const std::function<void(double)>& progress)
+      : file_(file), device_(device), context_(context), progress_(progress) {}
 
   Weights run() {
     const ModelConfig& c = file_.config;
     Weights weights;
-    weights.embedding = matrix("token_embd.weight", c.vocabulary, c.width);
+    weights.embedding = matrix("token_embd.weight", {c.vocabulary, c.width});
     for (std::int64_t i = 0; i < c.layers; ++i) {
       weights.layers.push_back(layer(fmt::format("blk.{}.", i)));
       if (progress_) progress_(static_cast<double>(i + 1) / static_cast<double>(c.layers));
@@ -29,6 +30,8 @@ class Loader {
       weights.output = projection("output", c.vocabulary, c.width);
     else
       weights.output.weight = weights.embedding;
+    weights.rope = rotation(c.rope);
+    if (!c.local_rope.frequencies.empty()) weights.local_rope = rotation(c.local_rope);
     return weights;
   }
 
@@ -47,54 +50,90 @@ class Loader {
       w.v = projection(prefix + "attn_v", keys, c.width);
     }
     w.out = projection(prefix + "attn_output", c.width, queries);
-    if (file_.contains(prefix + "attn_q_norm.weight")) {
+    if (c.query_key_norms) {
       w.q_norm = vector(prefix + "attn_q_norm.weight", c.head_size);
       w.k_norm = vector(prefix + "attn_k_norm.weight", c.head_size);
     }
-    if (file_.contains(prefix + "ffn_gate.weight")) {
-      w.gate = projection(prefix + "ffn_gate", c.feed_forward, c.width);
-      w.up = projection(prefix + "ffn_up", c.feed_forward, c.width);
-    } else {
-      w.gate_up = projection(prefix + "ffn_up", 2 * c.feed_forward, c.width);
+    if (c.post_norms) {
+      w.post_attention_norm = vector(prefix + "post_attention_norm.weight", c.width);
+      w.post_feed_forward_norm = vector(prefix + "post_ffw_norm.weight", c.width);
     }
-    w.down = projection(prefix + "ffn_down", c.width, c.feed_forward);
+    if (c.experts > 0 && file_.contains(prefix + "ffn_gate_inp.weight"))
+      w.experts = experts(prefix);
+    else
+      w.feed_forward = feed_forward(prefix, "", c.feed_forward);
     return w;
   }
 
+  FeedForward feed_forward(const std::string& prefix, const std::string& suffix, std::int64_t size) {
+    const std::int64_t width = file_.config.width;
+    FeedForward w;
+    if (file_.contains(prefix + "ffn_gate" + suffix + ".weight")) {
+      w.gate = projection(prefix + "ffn_gate" + suffix, size, width);
+      w.up = projection(prefix + "ffn_up" + suffix, size, width);
+    } else {
+      w.gate_up = projection(prefix + "ffn_up" + suffix, 2 * size, width);
+    }
+    w.down = projection(prefix + "ffn_down" + suffix, width, size);
+    return w;
+  }
+
+  Experts experts(const std::string& prefix) {
+    const ModelConfig& c = file_.config;
+    Experts w;
+    w.router = projection(prefix + "ffn_gate_inp", c.experts, c.width);
+    w.gate = matrix(prefix + "ffn_gate_exps.weight", {c.experts, c.expert_feed_forward, c.width});
+    w.up = matrix(prefix + "ffn_up_exps.weight", {c.experts, c.expert_feed_forward, c.width});
+    w.down = matrix(prefix + "ffn_down_exps.weight", {c.experts, c.width, c.expert_feed_forward});
+    if (c.shared_feed_forward > 0) {
+      w.shared = feed_forward(prefix, "_shexp", c.shared_feed_forward);
+      w.shared_gate = projection(prefix + "ffn_gate_inp_shexp", 1, c.width);
+    }
+    return w;
+  }
+
+  // Keys stay in the cache as they were turned, so that the context decides, not the length so far.
+  Rotation rotation(const RopeConfig& rope) {
+    const bool is_long = !rope.long_frequencies.empty() && context_ > rope.short_context;
+    const Tensor frequencies = tensor<double>(is_long ? rope.long_frequencies : rope.frequencies);
+    return {frequencies.to(device_).eval(), rope.scale};
+  }
+
   Projection projection(const std::string& name, std::int64_t rows, std::int64_t columns) {
-    Projection result{matrix(name + ".weight", rows, columns), {}};
+    Projection result{matrix(name + ".weight", {rows, columns}), {}};
     if (file_.contains(name + ".bias")) result.bias = vector(name + ".bias", rows);
     return result;
   }
 
   Tensor checked(const std::string& name, const Shape& expected) {
-    if (!file_.contains(name))
-      throw FormatError(fmt::format("{}: there is no tensor {}", file_.path.string(), name));
+    if (!file_.contains(name)) refuse(file_.path, fmt::format("there is no tensor {}", name));
     Tensor tensor = file_.tensor(name);
     if (!(tensor.shape() == expected))
-      throw FormatError(fmt::format("{}: tensor {} is {}, the configuration says {}", file_.path.string(),
-                                    name, to_string(tensor.shape()), to_string(expected)));
+      refuse(file_.path, fmt::format("tensor {} is {}, the configuration says {}", name,
+                                     to_string(tensor.shape()), to_string(expected)));
     return tensor;
   }
   Tensor vector(const std::string& name, std::int64_t size) {
     return checked(name, {size}).to(DType::f32).to(device_).eval();
   }
   // Quantised ones stay as they are. The CPU computes with f32; a GPU with what the file has.
-  Tensor matrix(const std::string& name, std::int64_t rows, std::int64_t columns) {
-    Tensor tensor = checked(name, {rows, columns});
+  Tensor matrix(const std::string& name, const Shape& shape) {
+    Tensor tensor = checked(name, shape);
     if (!is_quantised(tensor.dtype()) && device_.kind == DeviceKind::cpu) tensor = tensor.to(DType::f32);
     return tensor.to(device_).eval();
   }
 
   const ModelFile& file_;
   const Device device_;
+  const std::int64_t context_;
   const std::function<void(double)>& progress_;
 };
 
 }  // namespace
 
-Weights load_weights(const ModelFile& file, Device device, const std::function<void(double)>& progress) {
-  return Loader(file, device, progress).run();
+Weights load_weights(const ModelFile& file, Device device, std::int64_t context,
+                     const std::function<void(double)>& progress) {
+  return Loader(file, device, context, progress).run();
 }
 
 ModelFile open_model(const std::filesystem::path& path) {

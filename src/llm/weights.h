@@ -16,11 +16,30 @@ struct Projection {
   Tensor weight, bias;
 };
 
+struct FeedForward {
+  Projection gate, up, gate_up, down;  // gate, up or gate_up
+};
+
+// The matrices of all experts, (experts, rows, columns), and what chooses among them.
+struct Experts {
+  Projection router;
+  Tensor gate, up, down;
+  FeedForward shared;  // for all tokens
+  Projection shared_gate;
+};
+
 struct LayerWeights {
-  Tensor attention_norm, feed_forward_norm;
+  Tensor attention_norm, post_attention_norm, feed_forward_norm, post_feed_forward_norm;
   Projection q, k, v, qkv, out;  // q, k, v or qkv
   Tensor q_norm, k_norm;
-  Projection gate, up, gate_up, down;  // gate, up or gate_up
+  FeedForward feed_forward;  // or experts
+  Experts experts;
+};
+
+// Frequencies of the pairs, f64, and what turned features are multiplied with.
+struct Rotation {
+  Tensor frequencies;
+  double scale = 1;
 };
 
 struct Weights {
@@ -28,6 +47,7 @@ struct Weights {
   std::vector<LayerWeights> layers;
   Tensor norm;
   Projection output;
+  Rotation rope, local_rope;
 };
 
 // A model file, opened: its configuration, and its tensors under the names that GGUF gives them.
@@ -35,7 +55,7 @@ struct ModelFile {
   ModelConfig config;
   std::function<bool(const std::string&)> contains;
   std::function<Tensor(const std::string&)> tensor;  // in host memory
-  std::function<Tokenizer()> tokenizer;
+  std::function<std::optional<Tokenizer>()> tokenizer;
   std::string chat_template;  // empty: none
   std::filesystem::path path;
 };
@@ -45,11 +65,9 @@ ModelFile open_model(const std::filesystem::path& path);
 ModelFile open_gguf_model(const std::filesystem::path& path);
 ModelFile open_folder_model(const std::filesystem::path& path);
 
-// Throws Error naming the architecture and those that are known.
-void check_architecture(const std::string& name, const std::filesystem::path& path);
-
-// All weights on a device, with the shapes that the configuration demands. Throws FormatError for one that is
-// missing or of another shape.
-Weights load_weights(const ModelFile& file, Device device, const std::function<void(double)>& progress);
+// All weights on a device, with the shapes that the configuration demands, for sequences of up to `context`
+// tokens. Throws FormatError for one that is missing or of another shape.
+Weights load_weights(const ModelFile& file, Device device, std::int64_t context,
+                     const std::function<void(double)>& progress);
 
 }  // namespace hearth::llm

@@ -327,7 +327,9 @@ void rms_normalisation(Context& c) {
 void rotation(Context& c) {
   RopeAttributes attributes = c.attribute<RopeAttributes>();
   attributes.inverse = !attributes.inverse;
-  c.gradients[0] = make_op(Op::rope, c.dy.dtype(), c.dy.shape(), attributes, c.dy, c.input(1));
+  std::vector<NodeRef> inputs = c.node->inputs;
+  inputs[0] = node_of(c.dy);
+  c.gradients[0] = make_op(Op::rope, c.dy.dtype(), c.dy.shape(), std::move(inputs), attributes);
 }
 
 using Rule = void (*)(Context&);

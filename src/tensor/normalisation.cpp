@@ -44,14 +44,18 @@ Tensor scale_and_shift(const Tensor& x, const Tensor& mean, const Tensor& varian
   return as(x * along_axis(scale, x, 1) + along_axis(shift, x, 1), floating_dtype(x));
 }
 
-Tensor positions_or_throw(const Tensor& x, const Tensor& positions) {
+// x and positions, checked.
+std::vector<NodeRef> rope_inputs(const Tensor& x, const Tensor& positions) {
+  check_floating(x, "rope");
+  if (x.ndim() < 2 || x.size(-1) % 2 != 0)
+    throw ShapeError(fmt::format("[rope] needs (..., T, D) with D even, got {}", to_string(x.shape())));
   const NodeRef& node = node_of(positions, "rope");
   if (is_floating(node->dtype) || node->dtype == DType::bool_)
     throw DTypeError(fmt::format("[rope] positions must be integers, got {}", dtype_name(node->dtype)));
   if (!(node->shape == Shape{x.size(-2)}))
     throw ShapeError(
         fmt::format("[rope] positions {} do not fit x {}", to_string(node->shape), to_string(x.shape())));
-  return as(positions, DType::i64);
+  return {node_of(x), node_of(as(positions, DType::i64))};
 }
 
 }  // namespace
@@ -144,12 +148,19 @@ BatchNormResult batch_norm_train(const Tensor& x, const Tensor& weight, const Te
 }
 
 Tensor rope(const Tensor& x, const Tensor& positions, double base, bool interleaved) {
-  check_floating(x, "rope");
-  if (x.ndim() < 2 || x.size(-1) % 2 != 0)
-    throw ShapeError(fmt::format("[rope] needs (..., T, D) with D even, got {}", to_string(x.shape())));
+  std::vector<NodeRef> inputs = rope_inputs(x, positions);
   if (!(base > 0)) throw ValueError(fmt::format("[rope] base must be positive, got {}", base));
-  return make_op(Op::rope, x.dtype(), x.shape(), {node_of(x), node_of(positions_or_throw(x, positions))},
-                 RopeAttributes{base, interleaved, false});
+  return make_op(Op::rope, x.dtype(), x.shape(), std::move(inputs), RopeAttributes{base, interleaved, false});
+}
+
+Tensor rope(const Tensor& x, const Tensor& positions, const Tensor& frequencies, bool interleaved) {
+  std::vector<NodeRef> inputs = rope_inputs(x, positions);
+  check_floating(frequencies, "rope");
+  if (!(frequencies.shape() == Shape{x.size(-1) / 2}))
+    throw ShapeError(fmt::format("[rope] frequencies {} do not fit x {}", to_string(frequencies.shape()),
+                                 to_string(x.shape())));
+  inputs.push_back(node_of(as(frequencies, DType::f64)));
+  return make_op(Op::rope, x.dtype(), x.shape(), std::move(inputs), RopeAttributes{1, interleaved, false});
 }
 
 Tensor rope(const Tensor& x, double base, std::int64_t offset, bool interleaved) {

@@ -23,4 +23,6 @@ void ranks(io::Bytes file);
 void encode(io::Bytes text);
 void chat_template(io::Bytes file);  // rendered with a conversation
 
+void model_config(io::Bytes file);  // config.json of a language model
+
 }  // namespace hearth::fuzz

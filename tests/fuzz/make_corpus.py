@@ -816,6 +816,56 @@ def chat_templates():
     bad("huge_number", "{{ 9" + "9" * 60 + " }}")
 
 
+# ---- config.json of language models
+
+def model_configs():
+    golden = json.loads((CORPUS.parent.parent / "golden" / "llm_models.json").read_text())
+    configs = {model["name"]: model["config"] for model in golden}
+    for name, config in configs.items():
+        put("model_config", f"good_{name}.json", json.dumps(config).encode())
+    put("model_config", "good_gemma3_multimodal.json",
+        json.dumps({"model_type": "gemma3", "text_config": {"hidden_size": 64, "intermediate_size": 64,
+                                                            "num_hidden_layers": 2}}).encode())
+
+    def bad(name, model, **changes):
+        put("model_config", f"bad_{name}.json", json.dumps(configs[model] | changes).encode())
+
+    put("model_config", "bad_empty.json", b"")
+    put("model_config", "bad_list.json", b"[]")
+    put("model_config", "bad_nested.json", b"[" * 5000)
+    put("model_config", "bad_text_config.json", b'{"model_type": "gemma3", "text_config": 1}')
+    put("model_config", "bad_no_type.json", b"{}")
+    bad("type_number", "llama", model_type=3)
+    bad("type_unknown", "llama", model_type="mamba")
+    bad("layers_zero", "llama", num_hidden_layers=0)
+    bad("layers_negative", "llama", num_hidden_layers=-1)
+    bad("layers_many", "llama", num_hidden_layers=10**11)
+    bad("layers_text", "llama", num_hidden_layers="2")
+    bad("layers_huge", "llama", num_hidden_layers=10**30)
+    bad("heads_beyond_width", "llama", num_attention_heads=4096, num_key_value_heads=4096)
+    bad("head_huge", "qwen3", head_dim=10**11)
+    bad("groups", "llama", num_key_value_heads=3)
+    bad("window_negative", "mistral", sliding_window=-5)
+    bad("window_flag", "qwen2", use_sliding_window="yes")
+    bad("layer_types_few", "gemma3", layer_types=["full_attention"])
+    bad("layer_types_unknown", "gemma3", layer_types=["full_attention", "ring", "ring"])
+    bad("theta_negative", "llama", rope_theta=-1)
+    bad("theta_text", "llama", rope_theta="10000")
+    bad("rope_list", "llama", rope_scaling=[1])
+    bad("rope_unknown", "llama", rope_scaling={"rope_type": "dynamic"})
+    bad("rope_factor_zero", "llama", rope_scaling={"rope_type": "linear", "factor": 0})
+    bad("rope_long_short", "phi3", rope_scaling={"type": "su", "short_factor": [1], "long_factor": [1]})
+    bad("rope_of_nothing", "llama", partial_rotary_factor=0.01)
+    bad("local_rope_number", "gemma3", rope_parameters={"full_attention": {}, "sliding_attention": 1})
+    bad("no_rope_layers_few", "smollm3", no_rope_layers=[1, 1, 0])
+    bad("no_rope_layers_texts", "smollm3", no_rope_layers=["1", "1", "1", "0"])
+    bad("experts_used_many", "mixtral", num_experts_per_tok=5)
+    bad("experts_huge", "mixtral", num_local_experts=10**11)
+    bad("expert_size", "qwen2_moe", moe_intermediate_size=10**11)
+    bad("activation", "llama", hidden_act="relu")
+    bad("epsilon_text", "llama", rms_norm_eps="small")
+
+
 if __name__ == "__main__":
     safetensors()
     npy_files()
@@ -828,3 +878,4 @@ if __name__ == "__main__":
     ranks_files()
     encode_files()
     chat_templates()
+    model_configs()

@@ -10,15 +10,18 @@ DEVICE f32 sine_of_half_turns(f32 x) { return ::sinpif(x); }
 DEVICE f64 sine_of_half_turns(f64 x) { return ::sinpi(x); }
 
 // Cosine and sine for each of `time` positions and `half` frequencies, `half` in a row. Whole turns are taken
-// off in f64, so that far positions keep their digits. `direction` is 1, or -1 to undo a rotation.
+// off in f64, so that far positions keep their digits. `frequencies` may be null: then they are those of
+// `base`. `direction` is 1, or -1 to undo a rotation.
 template <class C>
 DEVICE void rope_angles(const i64* positions, i64 position_step, C* cosine, C* sine, u64 time, u64 half,
-                        f64 base, f64 direction) {
+                        const f64* frequencies, i64 frequency_step, f64 base, f64 direction) {
   constexpr u64 run = 16;  // positions that share the power
   const u64 runs = (time + run - 1) / run;
   for (u64 item = global_thread(); item < runs * half; item += global_threads()) {
     const u64 i = item % half, first = item / half * run;
-    const f64 turns = ::pow(base, -(f64)i / (f64)half) * direction * 0.15915494309189533577;
+    const f64 frequency =
+        frequencies ? frequencies[(i64)i * frequency_step] : ::pow(base, -(f64)i / (f64)half);
+    const f64 turns = frequency * direction * 0.15915494309189533577;
     for (u64 t = first; t < first + run && t < time; ++t) {
       const f64 angle = (f64)positions[(i64)t * position_step] * turns;
       const C half_turns = (C)(2 * (angle - math::round(angle)));

@@ -1,0 +1,18 @@
+// config.json of a Hugging Face folder.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+
+#include "llm/architectures.h"
+
+namespace hearth::llm {
+
+// By model_type. Throws FormatError naming it, and those that are known.
+const Architecture& folder_architecture(const nlohmann::json& json, const std::filesystem::path& path);
+
+// Throws FormatError naming the member that is missing or not understood.
+ModelConfig read_folder_config(const nlohmann::json& json, const Architecture& architecture,
+                               const std::filesystem::path& path);
+
+}  // namespace hearth::llm
