@@ -34,8 +34,14 @@ GemmTile mma_tile(const Target& target, DType dtype, bool large) {
                        down, across);
   };
   // An element that is fetched alone has a register to itself: too many of a tile of bytes for 32 lanes.
-  return {type(depth), type(bytes ? most / 2 : most),    side, side,
-          depth,       down * across * target.wave_size, true};
+  return {.type = type(depth),
+          .by_element = type(bytes ? 32 : most),
+          .rows = side,
+          .columns = side,
+          .depth = depth,
+          .threads = down * across * target.wave_size,
+          .matrix_unit = true,
+          .only_packets = bytes && large};
 }
 
 int gemm_packet(const GemmTile& tile, DType dtype) {

@@ -14,6 +14,7 @@ struct GemmTile {
   std::string by_element;  // the type where an operand is not fetched in packets
   int rows = 0, columns = 0, depth = 0, threads = 0;
   bool matrix_unit = false;
+  bool only_packets = false;  // too large for operands that are fetched by element
 };
 
 // The matrix unit multiplies this dtype.

@@ -314,15 +314,21 @@ class TileKernel final : public MatmulKernel {
     const int packet = gemm_packet(tile_, product_.a.dtype);
     packet_a_ = product_.a.in_packets(packet) ? packet : 1;
     packet_b_ = product_.b.in_packets(packet) ? packet : 1;
+    if (tile_.only_packets)
+      smaller_ =
+          std::make_unique<TileKernel>(device, step, mma_tile(device.target(), product_.a.dtype, false));
   }
 
-  std::size_t scratch_bytes() const override { return split_bytes(); }
+  std::size_t scratch_bytes() const override {
+    return std::max(split_bytes(), smaller_ ? smaller_->scratch_bytes() : 0);
+  }
 
   void run(const KernelArguments& arguments) const override {
     if (results() == 0) return;
     const std::size_t size = dtype_size(product_.a.dtype);
     const bool packets = aligned(arguments.inputs[0], static_cast<std::size_t>(packet_a_) * size) &&
                          aligned(arguments.inputs[1], static_cast<std::size_t>(packet_b_) * size);
+    if (smaller_ && !(packets && packet_a_ > 1 && packet_b_ > 1)) return smaller_->run(arguments);
     const bool split = shape_.splits > 1;
     const auto make_source = [&] {
       return KernelSource{
@@ -358,6 +364,7 @@ class TileKernel final : public MatmulKernel {
   GemmTile tile_;
   int packet_a_ = 1, packet_b_ = 1;
   LazyFunction in_packets_, by_element_, combine_;
+  std::unique_ptr<TileKernel> smaller_;  // for operands by element, where the tile is too large for them
 };
 
 // Few rows or columns: both operands along K, the larger one read once.
