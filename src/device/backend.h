@@ -99,6 +99,12 @@ class Backend {
   // it had better be done there than in a step of its own.
   virtual bool fuses_epilogue(Op op, DType result, Op next) const = 0;
 
+  // How many small elementwise steps like this one can be parts of one step.
+  virtual std::size_t most_parts(const Step& step) const {
+    (void)step;
+    return 1;
+  }
+
   // Before the steps of a plan, which work on so many bytes: waits while the device has more work before it
   // than Config::max_in_flight_gb allows.
   virtual void admit_work(std::size_t bytes) { (void)bytes; }

@@ -58,10 +58,15 @@ struct Expression {
 //                over `domain`, the result's shape.
 //   layer_norm, rms_norm  the operation; the result is that of the expression's cast where it has one.
 //   others       the operation `op` itself.
+//
+// An elementwise step may have parts (Backend::most_parts): the same expression over values of its own for
+// each, whose inputs, outputs and immediates follow those of the part before. Inputs are dense or a single
+// element.
 struct Step {
   Op op = Op::value;
   Attributes attributes;
   Shape domain;
+  std::vector<std::int64_t> parts;  // elements of each; empty: one part, the domain
   std::vector<Layout> inputs;
   std::vector<Layout> outputs;
   Expression expression;

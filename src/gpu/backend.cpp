@@ -76,6 +76,7 @@ class GpuBackend final : public Backend {
                                                               : make_scan(gpu_, step);
       case OpKind::movement:
         if (is_quantised(step.outputs[0].dtype)) return make_quantised(gpu_, step);
+        if (!step.parts.empty()) return make_batched_elementwise(gpu_, step);
         return step.op == Op::copy ? make_elementwise(gpu_, step) : make_movement(gpu_, step);
       case OpKind::indexing:
         return step.op == Op::store_rows ? make_store_rows(gpu_, step) : make_indexing(gpu_, step);
@@ -106,6 +107,8 @@ class GpuBackend final : public Backend {
     const bool takes_long = op_row(next).rule == DTypeRule::floating;  // exp, gelu, a quotient, ...
     return !waits || !takes_long;
   }
+
+  std::size_t most_parts(const Step& step) const override { return most_batched_parts(step); }
 
   void admit_work(std::size_t bytes) override { gpu_.in_flight().admit(bytes); }
   std::unique_ptr<Replay> make_replay() override { return gpu::make_replay(gpu_); }

@@ -8,7 +8,9 @@
 
 namespace hearth::gpu {
 
-std::unique_ptr<Kernel> make_elementwise(GpuDevice& device, const Step& step);    // copy with an expression
+std::unique_ptr<Kernel> make_elementwise(GpuDevice& device, const Step& step);  // copy with an expression
+std::unique_ptr<Kernel> make_batched_elementwise(GpuDevice& device, const Step& step);  // with parts
+std::size_t most_batched_parts(const Step& step);
 std::unique_ptr<Kernel> make_reduction(GpuDevice& device, const Step& step);      // sum prod max min all any
 std::unique_ptr<Kernel> make_arg_reduction(GpuDevice& device, const Step& step);  // argmax argmin
 std::unique_ptr<Kernel> make_matmul(GpuDevice& device, const Step& step);         // with an optional epilogue

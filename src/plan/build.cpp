@@ -16,6 +16,7 @@ std::string describe(const DraftStep& draft) {
     if (!text.empty()) text += ' ';
     text += op_name(instruction.op);
   }
+  if (!draft.step.parts.empty()) text += fmt::format(" of {} values", draft.step.parts.size());
   return fmt::format("{:<40} {} -> {} output{}", text, to_string(draft.step.domain), draft.outputs.size(),
                      draft.outputs.size() == 1 ? "" : "s");
 }
@@ -71,6 +72,8 @@ void summarize(const Drafts& drafts, const Placement& placement, const PlanOptio
   if (options.fuse)
     passes.push_back(fmt::format("fusion: {} of {} nodes share a step; {} steps", drafts.fused_nodes,
                                  plan.stats.nodes, plan.steps.size()));
+  if (drafts.batched > 0)
+    passes.push_back(fmt::format("batches: {} small steps are parts of another", drafts.batched));
   if (options.multiply_by_reciprocals)
     passes.push_back(
         fmt::format("reciprocals: {} divisions by a number are multiplications", drafts.divisions));

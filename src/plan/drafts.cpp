@@ -5,6 +5,7 @@
 //      no strides can express becomes a copy.
 //   3. Fusion: nodes are grouped into steps (fusion.h).
 //   4. Steps: groups become expressions with inputs and outputs.
+//   5. Batches: small steps that do the same become one (batches.h).
 #include "plan/drafts.h"
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "plan/batches.h"
 #include "plan/fusion.h"
 
 namespace hearth {
@@ -28,6 +30,7 @@ class Drafter {
     lay_out();
     grouping_ = group_nodes(graph_, drafts_, backend_, options_.fuse);
     make_steps();
+    if (options_.fuse) drafts_.batched = batch_steps(graph_, backend_, drafts_.steps);
     return std::move(drafts_);
   }
 

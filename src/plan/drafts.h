@@ -38,7 +38,7 @@ struct Drafts {
   std::vector<std::uint32_t> uses;  // edges into each node, from graph nodes and from the outputs asked for
   std::vector<Value> values;        // per canonical node
   std::vector<DraftStep> steps;     // in the order in which they run
-  std::size_t merged = 0, fused_nodes = 0, copies = 0, divisions = 0;  // for explain()
+  std::size_t merged = 0, fused_nodes = 0, copies = 0, divisions = 0, batched = 0;  // for explain()
 };
 
 Drafts draft_steps(const LinearGraph& graph, const Backend& backend, const PlanOptions& options);

@@ -158,11 +158,13 @@ class Placer {
       if (other != i && draft.inputs[other].root == draft.inputs[i].root) return false;
     if (stores) return true;
     const Expression& expression = draft.step.expression;
-    const std::size_t written = expression.outputs[k];
+    const std::size_t inputs = expression.inputs.size(), outputs = expression.outputs.size();
+    if (i / inputs != k / outputs) return false;  // of different parts
+    const std::size_t written = expression.outputs[k % outputs];
     if (written < expression.first_result()) return false;
     for (std::size_t j = written - expression.first_result() + 1; j < expression.instructions.size(); ++j)
       for (int a = 0; a < operand_count(expression.instructions[j].op); ++a)
-        if (expression.instructions[j].operands[a] == i) return false;
+        if (expression.instructions[j].operands[a] == i % inputs) return false;
     return true;
   }
 
