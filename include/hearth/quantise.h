@@ -17,7 +17,11 @@ namespace hearth {
 // x in blocks: to nearest for q4_0 to q8_0, as the reference quantiser of GGUF files; for q2_k to q6_k by a
 // search for the scales with the least squared error. Evaluates x, and computes on the host. Throws
 // ValueError if x has a NaN, an infinity or a value whose scale is beyond f16.
-Tensor quantise(const Tensor& x, DType format);
+//
+// `importance`, where given, has a finite number for each element of the last axis, not negative, by which
+// its squared error counts. For a weight, the mean of the squares of what it is multiplied with makes the
+// result's error least. All formats but q8_0 then search for their scales.
+Tensor quantise(const Tensor& x, DType format, std::span<const float> importance = {});
 
 // Blocks as numbers of a floating dtype: rounded once to f32, then to `to`. Anything else is returned as
 // `to`.

@@ -26,8 +26,6 @@ int nearest(float value, int low, int high) {
   return std::clamp(static_cast<int>(std::lrint(std::clamp(value, -1e6f, 1e6f))), low, high);
 }
 
-// ---- 32 elements with one scale
-
 // The element of largest magnitude, with its sign.
 float largest(const float* x, int count) {
   float result = 0;
@@ -36,8 +34,86 @@ float largest(const float* x, int count) {
   return result;
 }
 
+// ---- scales with the least squared error, in which each element counts as much as it is important. They are
+// looked for among those that fit the roundings of scales near the plain one.
+
+constexpr int steps_tried = 8;  // on each side of the plain scale
+
+float weight_of(const float* importance, int i) { return importance ? importance[i] : 1.0f; }
+bool all_zero(const float* values, int count) {
+  return std::all_of(values, values + count, [](float value) { return value == 0; });
+}
+
+// scale * q - offset, q in [0, most], at most 32 of them; scale not negative, nor offset where zero is to be
+// in the range.
+struct Range {
+  float scale = 0, offset = 0;
+};
+Range fit_range(const float* x, const float* importance, int count, int most, bool with_zero) {
+  if (importance && all_zero(importance, count)) importance = nullptr;
+  const auto [lowest, highest] = std::minmax_element(x, x + count);
+  const float low = with_zero ? std::min(0.0f, *lowest) : *lowest, high = *highest;
+  if (!(high > low)) return {0, -low};
+  Range best{(high - low) / static_cast<float>(most), -low};
+  double least = -1;
+  for (int step = -steps_tried; step <= steps_tried; ++step) {
+    const float by = (static_cast<float>(most) + 0.1f * static_cast<float>(step)) / (high - low);
+    double n = 0, sum_q = 0, sum_qq = 0, sum_x = 0, sum_qx = 0;
+    int q[32];
+    for (int i = 0; i < count; ++i) {
+      q[i] = nearest((x[i] - low) * by, 0, most);
+      const double w = weight_of(importance, i), wq = w * q[i];
+      n += w, sum_q += wq, sum_qq += wq * q[i], sum_x += w * x[i], sum_qx += wq * x[i];
+    }
+    const double determinant = n * sum_qq - sum_q * sum_q;
+    double scale = 0, offset = -1;
+    if (determinant > 0) {
+      scale = (n * sum_qx - sum_q * sum_x) / determinant;
+      offset = (sum_q * scale - sum_x) / n;
+    } else if (!with_zero) {
+      continue;
+    }
+    if (with_zero && offset < 0) offset = 0, scale = sum_qx / sum_qq;
+    double error = 0;
+    for (int i = 0; i < count; ++i)
+      error += weight_of(importance, i) * std::pow(scale * q[i] - offset - x[i], 2);
+    if (scale > 0 && (least < 0 || error < least))
+      least = error, best = {static_cast<float>(scale), static_cast<float>(offset)};
+  }
+  return best;
+}
+
+// scale * q, q in [-half, half - 1].
+float fit_symmetric(const float* x, const float* importance, int count, int half) {
+  if (importance && all_zero(importance, count)) importance = nullptr;
+  const float most = largest(x, count);
+  if (most == 0) return 0;
+  float best = most / static_cast<float>(-half);
+  double gained = 0;
+  for (int step = -steps_tried; step <= steps_tried; ++step) {
+    const float by = -(static_cast<float>(half) + 0.1f * static_cast<float>(step)) / most;
+    double sum_qq = 0, sum_qx = 0;
+    for (int i = 0; i < count; ++i) {
+      const int q = nearest(x[i] * by, -half, half - 1);
+      const double wq = static_cast<double>(weight_of(importance, i)) * q;
+      sum_qq += wq * q, sum_qx += wq * x[i];
+    }
+    if (sum_qq > 0 && sum_qx * sum_qx / sum_qq > gained)
+      gained = sum_qx * sum_qx / sum_qq, best = static_cast<float>(sum_qx / sum_qq);
+  }
+  return best;
+}
+
+// ---- 32 elements with one scale
+
 // Around zero: the largest element becomes the lowest number, -half.
-std::uint16_t encode_symmetric(const float* x, int half, int* q) {
+std::uint16_t encode_symmetric(const float* x, const float* importance, int half, int* q) {
+  if (importance) {
+    const std::uint16_t d = half_bits(fit_symmetric(x, importance, 32, half));
+    const float by = inverse(half_value(d));
+    for (int i = 0; i < 32; ++i) q[i] = nearest(x[i] * by, -half, half - 1) + half;
+    return d;
+  }
   const float d = largest(x, 32) / static_cast<float>(-half), by = inverse(d);
   for (int i = 0; i < 32; ++i)
     q[i] = std::min(2 * half - 1, static_cast<int>(x[i] * by + static_cast<float>(half) + 0.5f));
@@ -45,7 +121,16 @@ std::uint16_t encode_symmetric(const float* x, int half, int* q) {
 }
 
 // From the smallest element to the largest.
-void encode_range(const float* x, int most, std::uint16_t& d, std::uint16_t& m, int* q) {
+void encode_range(const float* x, const float* importance, int most, std::uint16_t& d, std::uint16_t& m,
+                  int* q) {
+  if (importance) {
+    const Range range = fit_range(x, importance, 32, most, false);
+    d = half_bits(range.scale);
+    m = half_bits(-range.offset);
+    const float by = inverse(half_value(d));
+    for (int i = 0; i < 32; ++i) q[i] = nearest((x[i] - half_value(m)) * by, 0, most);
+    return;
+  }
   const auto [low, high] = std::minmax_element(x, x + 32);
   const float step = (*high - *low) / static_cast<float>(most), by = inverse(step);
   d = half_bits(step);
@@ -61,29 +146,29 @@ void pack_fifth_bits(const int* q, std::uint8_t* out) {
   for (int i = 0; i < 32; ++i) out[i / 8] |= static_cast<std::uint8_t>((q[i] >> 4) << i % 8);
 }
 
-void encode_block(const float* x, Q4_0& block) {
+void encode_block(const float* x, const float* importance, Q4_0& block) {
   int q[32];
-  block.d = encode_symmetric(x, 8, q);
+  block.d = encode_symmetric(x, importance, 8, q);
   pack_halves(q, block.q);
 }
-void encode_block(const float* x, Q4_1& block) {
+void encode_block(const float* x, const float* importance, Q4_1& block) {
   int q[32];
-  encode_range(x, 15, block.d, block.m, q);
+  encode_range(x, importance, 15, block.d, block.m, q);
   pack_halves(q, block.q);
 }
-void encode_block(const float* x, Q5_0& block) {
+void encode_block(const float* x, const float* importance, Q5_0& block) {
   int q[32];
-  block.d = encode_symmetric(x, 16, q);
-  pack_halves(q, block.q);
-  pack_fifth_bits(q, block.high);
-}
-void encode_block(const float* x, Q5_1& block) {
-  int q[32];
-  encode_range(x, 31, block.d, block.m, q);
+  block.d = encode_symmetric(x, importance, 16, q);
   pack_halves(q, block.q);
   pack_fifth_bits(q, block.high);
 }
-void encode_block(const float* x, Q8_0& block) {
+void encode_block(const float* x, const float* importance, Q5_1& block) {
+  int q[32];
+  encode_range(x, importance, 31, block.d, block.m, q);
+  pack_halves(q, block.q);
+  pack_fifth_bits(q, block.high);
+}
+void encode_block(const float* x, const float*, Q8_0& block) {  // fine enough for all to be the same
   const float d = std::abs(largest(x, 32)) / 127.0f, by = inverse(d);
   block.d = half_bits(d);
   for (int i = 0; i < 32; ++i) block.q[i] = static_cast<std::int8_t>(std::round(x[i] * by));
@@ -91,61 +176,7 @@ void encode_block(const float* x, Q8_0& block) {
 
 // ---- 256 elements in sub-blocks
 
-constexpr int steps_tried = 8;  // on each side of the plain scale
-
-// scale * q - offset, q in [0, most], both not negative: the pair with the least squared error among those
-// that fit the roundings of scales near the plain one.
-struct Range {
-  float scale = 0, offset = 0;
-};
-Range fit_range(const float* x, int count, int most) {
-  const float low = std::min(0.0f, *std::min_element(x, x + count));
-  const float high = *std::max_element(x, x + count);
-  if (!(high > low)) return {0, -low};
-  Range best;
-  double least = -1;
-  for (int step = -steps_tried; step <= steps_tried; ++step) {
-    const float by = (static_cast<float>(most) + 0.1f * static_cast<float>(step)) / (high - low);
-    double n = 0, sum_q = 0, sum_qq = 0, sum_x = 0, sum_qx = 0;
-    int q[32];
-    for (int i = 0; i < count; ++i) {
-      q[i] = nearest((x[i] - low) * by, 0, most);
-      n += 1, sum_q += q[i], sum_qq += static_cast<double>(q[i]) * q[i], sum_x += x[i];
-      sum_qx += static_cast<double>(q[i]) * x[i];
-    }
-    const double determinant = n * sum_qq - sum_q * sum_q;
-    double scale = 0, offset = -1;
-    if (determinant > 0) {
-      scale = (n * sum_qx - sum_q * sum_x) / determinant;
-      offset = (sum_q * scale - sum_x) / n;
-    }
-    if (offset < 0) offset = 0, scale = sum_qx / sum_qq;
-    double error = 0;
-    for (int i = 0; i < count; ++i) error += std::pow(scale * q[i] - offset - x[i], 2);
-    if (scale > 0 && (least < 0 || error < least))
-      least = error, best = {static_cast<float>(scale), static_cast<float>(offset)};
-  }
-  return best;
-}
-
-// scale * q, q in [-half, half - 1].
-float fit_symmetric(const float* x, int count, int half) {
-  const float most = largest(x, count);
-  if (most == 0) return 0;
-  float best = 0;
-  double gained = 0;
-  for (int step = -steps_tried; step <= steps_tried; ++step) {
-    const float by = -(static_cast<float>(half) + 0.1f * static_cast<float>(step)) / most;
-    double sum_qq = 0, sum_qx = 0;
-    for (int i = 0; i < count; ++i) {
-      const int q = nearest(x[i] * by, -half, half - 1);
-      sum_qq += static_cast<double>(q) * q, sum_qx += static_cast<double>(q) * x[i];
-    }
-    if (sum_qq > 0 && sum_qx * sum_qx / sum_qq > gained)
-      gained = sum_qx * sum_qx / sum_qq, best = static_cast<float>(sum_qx / sum_qq);
-  }
-  return best;
-}
+const float* part(const float* importance, int first) { return importance ? importance + first : nullptr; }
 
 // A block of SUBS sub-blocks with scales and offsets up to `most_scale`, elements up to `most`.
 template <int SUBS>
@@ -154,11 +185,11 @@ struct RangeBlock {
   int q[256], scale[SUBS], offset[SUBS];
   std::uint16_t d, dmin;
 
-  RangeBlock(const float* x, int most, int most_scale) {
+  RangeBlock(const float* x, const float* importance, int most, int most_scale) {
     Range ranges[SUBS];
     float scales = 0, offsets = 0;
     for (int s = 0; s < SUBS; ++s) {
-      ranges[s] = fit_range(x + s * size, size, most);
+      ranges[s] = fit_range(x + s * size, part(importance, s * size), size, most, true);
       scales = std::max(scales, ranges[s].scale);
       offsets = std::max(offsets, ranges[s].offset);
     }
@@ -180,9 +211,9 @@ struct SymmetricBlock {
   int q[256], scale[16];
   std::uint16_t d;
 
-  SymmetricBlock(const float* x, int half, int most_scale) {
+  SymmetricBlock(const float* x, const float* importance, int half, int most_scale) {
     float scales[16];
-    for (int s = 0; s < 16; ++s) scales[s] = fit_symmetric(x + s * 16, 16, half);
+    for (int s = 0; s < 16; ++s) scales[s] = fit_symmetric(x + s * 16, part(importance, s * 16), 16, half);
     d = half_bits(largest(scales, 16) / static_cast<float>(-most_scale));
     for (int s = 0; s < 16; ++s) {
       scale[s] = nearest(scales[s] * inverse(half_value(d)), -most_scale, most_scale - 1);
@@ -219,16 +250,16 @@ void pack_scales(const int* scale, const int* offset, std::uint8_t* out) {  // e
   }
 }
 
-void encode_block(const float* x, Q2_K& block) {
-  const RangeBlock<16> fitted(x, 3, 15);
+void encode_block(const float* x, const float* importance, Q2_K& block) {
+  const RangeBlock<16> fitted(x, importance, 3, 15);
   block.d = fitted.d;
   block.dmin = fitted.dmin;
   for (int s = 0; s < 16; ++s)
     block.scale[s] = static_cast<std::uint8_t>(fitted.scale[s] | fitted.offset[s] << 4);
   pack_quarters(fitted.q, block.q);
 }
-void encode_block(const float* x, Q3_K& block) {
-  const SymmetricBlock fitted(x, 4, 32);
+void encode_block(const float* x, const float* importance, Q3_K& block) {
+  const SymmetricBlock fitted(x, importance, 4, 32);
   block.d = fitted.d;
   std::fill(std::begin(block.scale), std::end(block.scale), std::uint8_t{0});
   for (int s = 0; s < 16; ++s) {
@@ -239,23 +270,23 @@ void encode_block(const float* x, Q3_K& block) {
   pack_quarters(fitted.q, block.q);
   pack_bits(fitted.q, 2, block.high);
 }
-void encode_block(const float* x, Q4_K& block) {
-  const RangeBlock<8> fitted(x, 15, 63);
+void encode_block(const float* x, const float* importance, Q4_K& block) {
+  const RangeBlock<8> fitted(x, importance, 15, 63);
   block.d = fitted.d;
   block.dmin = fitted.dmin;
   pack_scales(fitted.scale, fitted.offset, block.scale);
   pack_pairs(fitted.q, block.q);
 }
-void encode_block(const float* x, Q5_K& block) {
-  const RangeBlock<8> fitted(x, 31, 63);
+void encode_block(const float* x, const float* importance, Q5_K& block) {
+  const RangeBlock<8> fitted(x, importance, 31, 63);
   block.d = fitted.d;
   block.dmin = fitted.dmin;
   pack_scales(fitted.scale, fitted.offset, block.scale);
   pack_pairs(fitted.q, block.q);
   pack_bits(fitted.q, 4, block.high);
 }
-void encode_block(const float* x, Q6_K& block) {
-  const SymmetricBlock fitted(x, 32, 128);
+void encode_block(const float* x, const float* importance, Q6_K& block) {
+  const SymmetricBlock fitted(x, importance, 32, 128);
   block.d = fitted.d;
   for (int s = 0; s < 16; ++s) block.scale[s] = static_cast<std::int8_t>(fitted.scale[s]);
   for (int n = 0; n < 2; ++n)
@@ -269,21 +300,22 @@ void encode_block(const float* x, Q6_K& block) {
 }
 
 template <typename Block>
-void encode_all(const float* values, Block* blocks, std::int64_t elements, std::int64_t count) {
+void encode_all(const float* values, const float* importance, Block* blocks, std::int64_t elements,
+                std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) {
     for (std::int64_t k = 0; k < elements; ++k)
       if (!std::isfinite(values[i * elements + k])) throw ValueError("[quantise] a value is NaN or infinite");
-    encode_block(values + i * elements, blocks[i]);
+    encode_block(values + i * elements, importance ? importance + i * elements : nullptr, blocks[i]);
   }
 }
 
 }  // namespace
 
-void encode(DType format, const float* values, void* blocks, std::int64_t count) {
+void encode(DType format, const float* values, void* blocks, std::int64_t count, const float* importance) {
   switch (format) {
-#define HEARTH_ENCODE(dtype, Block)                                                 \
-  case DType::dtype:                                                                \
-    encode_all(values, static_cast<Block*>(blocks), block_elements(format), count); \
+#define HEARTH_ENCODE(dtype, Block)                                                             \
+  case DType::dtype:                                                                            \
+    encode_all(values, importance, static_cast<Block*>(blocks), block_elements(format), count); \
     break;
     HEARTH_BLOCK_FORMATS(HEARTH_ENCODE)
 #undef HEARTH_ENCODE

@@ -93,7 +93,9 @@ HEARTH_BLOCK_FORMATS(HEARTH_CHECK_SIZE)
 #undef HEARTH_CHECK_SIZE
 
 // Encodes `count` blocks, on the calling thread. Throws ValueError if a value is not finite or a scale is
-// beyond f16.
-void encode(DType format, const float* values, void* blocks, std::int64_t count);
+// beyond f16. `importance` has a number for each value, not negative: how much its squared error counts where
+// scales are chosen. Without it all count the same, and the formats of 32 elements are rounded to nearest.
+void encode(DType format, const float* values, void* blocks, std::int64_t count,
+            const float* importance = nullptr);
 
 }  // namespace hearth::blocks

@@ -1,6 +1,9 @@
 // Functions of quantised weights.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "base/block_formats.h"
 #include "base/thread_pool.h"
 #include "hearth/error.h"
@@ -23,17 +26,30 @@ void check_floating(DType dtype, const char* operation) {
 
 }  // namespace
 
-Tensor quantise(const Tensor& x, DType format) {
+Tensor quantise(const Tensor& x, DType format, std::span<const float> importance) {
   check_operands("quantise", {&x});
   check_floating(x.dtype(), "quantise");
   check_format(format, "quantise");
   check_shape(x.shape(), format, "quantise");
+  if (!importance.empty() && static_cast<std::int64_t>(importance.size()) != x.shape().back())
+    throw ShapeError(fmt::format("[quantise] {} numbers of importance do not fit {}", importance.size(),
+                                 to_string(x.shape())));
+  for (const float number : importance)
+    if (!std::isfinite(number) || number < 0)
+      throw ValueError(fmt::format("[quantise] an importance of {}", number));
   const std::vector<float> values = x.to_vector<float>();
   std::vector<std::byte> bytes(static_cast<std::size_t>(storage_bytes(format, x.numel())));
   const std::int64_t elements = block_elements(format), grain = 8192 / elements;
+  const std::int64_t row = static_cast<std::int64_t>(importance.size()) / elements;  // blocks; 0: all as one
   parallel_for(x.numel() / elements, grain, [&](std::int64_t begin, std::int64_t end) {
-    blocks::encode(format, values.data() + begin * elements,
-                   bytes.data() + storage_bytes(format, begin * elements), end - begin);
+    while (begin < end) {
+      const std::int64_t column = row > 0 ? begin % row : 0;
+      const std::int64_t count = row > 0 ? std::min(end - begin, row - column) : end - begin;
+      blocks::encode(format, values.data() + begin * elements,
+                     bytes.data() + storage_bytes(format, begin * elements), count,
+                     row > 0 ? importance.data() + column * elements : nullptr);
+      begin += count;
+    }
   });
   return from_host(bytes, x.shape(), format, x.device());
 }
