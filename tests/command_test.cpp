@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -59,7 +60,9 @@ TEST_F(Command, VersionAndHelp) {
   EXPECT_TRUE(version.errors.empty());
   for (const char* arguments :
        {"--help", "demo --help", "train --help", "train mnist --help", "devices --help", "doctor --help",
-        "kernels --help", "kernels build --help", "tune --help"}) {
+        "kernels --help", "kernels build --help", "tune --help", "run --help", "inspect --help",
+        "tokenize --help", "convert --help", "quantize --help", "imatrix --help", "perplexity --help",
+        "bench --help", "bench llm --help"}) {
     const Ran help = run(arguments);
     EXPECT_EQ(help.status, 0) << arguments;
     EXPECT_NE(help.output.find("Usage:"), std::string::npos) << help.output;
@@ -71,7 +74,7 @@ TEST_F(Command, WrongUseIsStatus2) {
        {"", "nonsense", "--nonsense", "train", "train mnist --epochs 0", "train mnist --lr -1",
         "train mnist --precision f8", "train mnist --resume", "devices more", "doctor more", "kernels",
         "kernels list --json --markdown", "kernels build --jobs 0", "tune --show --clear",
-        "tune --model none", "tune --shapes 1,2"}) {
+        "tune --model none", "tune --shapes 1,2", "inspect", "tokenize", "tokenize m t --decode 1"}) {
     const Ran wrong = run(arguments);
     EXPECT_EQ(wrong.status, 2) << arguments;
     EXPECT_TRUE(wrong.errors.starts_with("hearth: error: ")) << wrong.errors;
@@ -187,6 +190,95 @@ TEST_F(Command, KernelsAreBuiltListedAndCleared) {
   }
   EXPECT_EQ(run("kernels clear", variable).status, 0);
   EXPECT_EQ(nlohmann::json::parse(run("kernels list --json", variable).output)["kernels"], 0);
+}
+
+// ---- model files
+
+const std::filesystem::path models = std::filesystem::path(HEARTH_SHARED_DIR) / "models";
+const std::string stories_folder = (models / "tinystories-656K" / "f32").string(),
+                  stories_file = (models / "stories260K" / "stories260K.gguf").string();
+
+class ModelCommand : public Command {
+ protected:
+  void SetUp() override {
+    Command::SetUp();
+    if (!std::filesystem::exists(models)) GTEST_SKIP() << models << " is not there";
+  }
+};
+
+TEST_F(ModelCommand, InspectsFilesAndFolders) {
+  const Ran table = run("inspect '" + stories_file + "'");
+  EXPECT_EQ(table.status, 0) << table.errors;
+  EXPECT_NE(table.output.find("GGUF version 3"), std::string::npos) << table.output;
+  EXPECT_NE(table.output.find("\", ...] (512 values)"), std::string::npos) << table.output;
+  EXPECT_NE(table.output.find("(512, 64)"), std::string::npos) << table.output;
+  const auto json = nlohmann::json::parse(run("inspect --json '" + stories_file + "'").output);
+  EXPECT_EQ(json["metadata"]["llama.block_count"], 5);
+  EXPECT_EQ(json["metadata"]["tokenizer.ggml.tokens"].size(), 512u);
+  EXPECT_EQ(json["total"]["tensors"], json["tensors"].size());
+  EXPECT_EQ(json["types"]["F32"]["bytes"], json["total"]["bytes"]);
+  std::uint64_t bytes = 0;
+  for (const auto& tensor : json["tensors"]) bytes += tensor["bytes"].get<std::uint64_t>();
+  EXPECT_EQ(json["total"]["bytes"], bytes);
+
+  const auto folder = nlohmann::json::parse(run("inspect --json '" + stories_folder + "'").output);
+  EXPECT_EQ(folder["metadata"]["hidden_size"], 128);
+  EXPECT_EQ(folder["types"]["F32"]["elements"], 656000);
+  const Ran file = run("inspect '" + (models / "tinystories-656K" / "bf16").string() + "/model.safetensors'");
+  EXPECT_EQ(file.status, 0) << file.errors;
+  EXPECT_NE(file.output.find("BF16"), std::string::npos) << file.output;
+  for (const char* pattern : {"attn_q", "blk.*.attn_q.*"}) {
+    const auto some = nlohmann::json::parse(
+        run("inspect --json --tensors '" + std::string(pattern) + "' '" + stories_file + "'").output);
+    EXPECT_EQ(some["tensors"].size(), 5u) << pattern;
+  }
+
+  const test::TemporaryFolder empty;
+  const auto error = [&](const std::string& arguments) {
+    const Ran ran = run("inspect " + arguments);
+    EXPECT_EQ(ran.status, 1) << ran.output;
+    EXPECT_TRUE(ran.errors.starts_with("hearth: error: ")) << ran.errors;
+    return ran.errors;
+  };
+  EXPECT_NE(error("'" + empty.path().string() + "'").find("no safetensors file"), std::string::npos);
+  EXPECT_NE(error("'" + empty.put("text", "hello hello hello").string() + "'")
+                .find("neither a GGUF file nor safetensors"),
+            std::string::npos);
+  error("'" + empty.put("short", "").string() + "'");
+  error("'" + empty.put("cut.gguf", "GGUF\3").string() + "'");
+  error("'" + (empty / "none").string() + "'");
+  EXPECT_NE(error("--tensors nothing '" + stories_file + "'").find("no tensor is named like"),
+            std::string::npos);
+}
+
+TEST_F(ModelCommand, Tokenizes) {
+  const auto json =
+      nlohmann::json::parse(run("tokenize '" + stories_folder + "' --json Once upon a time").output);
+  EXPECT_EQ(json["count"], json["ids"].size());
+  EXPECT_EQ(json["ids"][0], 1);
+  EXPECT_EQ(json["pieces"][0], "<|start_story|>");
+  std::string ids;
+  for (const auto& id : json["ids"]) ids += (ids.empty() ? "" : ",") + id.dump();
+  EXPECT_EQ(run("tokenize '" + stories_folder + "' --decode " + ids).output,
+            "<|start_story|> Once upon a time\n");
+  const Ran list = run("tokenize '" + stories_folder + "' 'Once upon' 'a time'");
+  EXPECT_NE(list.output.find("      1  \"<|start_story|>\"  special\n"), std::string::npos) << list.output;
+  EXPECT_EQ(std::count(list.output.begin(), list.output.end(), '\n'), json["count"].get<int>());
+  const test::TemporaryFolder folder;
+  const std::string input = " <'" + folder.put("text", "Once upon a time").string() + "'";
+  EXPECT_EQ(run("tokenize '" + stories_folder + "' --count" + input).output, json["count"].dump() + "\n");
+  EXPECT_EQ(run("tokenize '" + stories_folder + "' --count --bare" + input).output,
+            std::to_string(json["count"].get<int>() - 1) + "\n");
+  EXPECT_EQ(run("tokenize '" + stories_file + "' --special --bare --json '</s>'").output.find("[2]") !=
+                std::string::npos,
+            true);
+  EXPECT_EQ(run("tokenize '" + stories_file + "' --bare --json '</s>'").output.find("[2]"),
+            std::string::npos);
+  // What is not UTF-8 comes out as something that is.
+  folder.put("bytes", "\xff\xfe a\0b");
+  EXPECT_EQ(run("tokenize '" + stories_file + "' --json <'" + (folder / "bytes").string() + "'").status, 0);
+  EXPECT_EQ(run("tokenize '" + stories_folder + "' --decode 1,two").status, 1);
+  EXPECT_EQ(run("tokenize '" + stories_folder + "' --decode 99999").status, 1);
 }
 
 }  // namespace

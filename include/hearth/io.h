@@ -36,9 +36,11 @@ class SafetensorsFile {
   const std::vector<std::string>& names() const;  // sorted
   bool contains(std::string_view name) const;
   // Of one tensor. Throw ValueError when there is none of that name; dtype() and tensor() throw DTypeError
-  // for a dtype that Hearth does not have, such as U16.
+  // for a dtype that Hearth does not have, such as U16. type_name() is the format's ("BF16").
   DType dtype(std::string_view name) const;
+  std::string type_name(std::string_view name) const;
   const Shape& shape(std::string_view name) const;
+  std::uint64_t bytes(std::string_view name) const;
   Tensor tensor(std::string_view name) const;
 
   const Metadata& metadata() const;

@@ -18,6 +18,8 @@ using Action = std::function<int()>;
 void add_demo(CLI::App& app, Action& action);
 void add_run(CLI::App& app, Action& action);
 void add_chat(CLI::App& app, Action& action);
+void add_inspect(CLI::App& app, Action& action);
+void add_tokenize(CLI::App& app, Action& action);
 void add_train(CLI::App& app, Action& action);
 void add_devices(CLI::App& app, Action& action);
 void add_doctor(CLI::App& app, Action& action);

@@ -22,6 +22,8 @@ int main(int argc, char** argv) {
   cli::Action action;
   cli::add_run(app, action);
   cli::add_chat(app, action);
+  cli::add_inspect(app, action);
+  cli::add_tokenize(app, action);
   cli::add_demo(app, action);
   cli::add_train(app, action);
   cli::add_devices(app, action);

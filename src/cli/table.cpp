@@ -1,9 +1,10 @@
-// Laying tables out.
+// Laying text out.
 #include "cli/table.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 namespace hearth::cli {
 
@@ -34,6 +35,23 @@ std::string markdown(const Table& table) {
 
 std::string gibibytes(std::size_t bytes) {
   return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1024.0 * 1024 * 1024));
+}
+
+std::string size_text(std::size_t bytes) {
+  const double amount = static_cast<double>(bytes);
+  return bytes < 1000   ? fmt::format("{} B", bytes)
+         : amount < 1e6 ? fmt::format("{:.1f} kB", amount * 1e-3)
+         : amount < 1e9 ? fmt::format("{:.1f} MB", amount * 1e-6)
+                        : fmt::format("{:.2f} GB", amount * 1e-9);
+}
+
+std::string in_quotes(std::string_view text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::string escaped(std::string_view text) {
+  const std::string quoted = in_quotes(text);
+  return quoted.substr(1, quoted.size() - 2);
 }
 
 }  // namespace hearth::cli

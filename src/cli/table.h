@@ -1,7 +1,8 @@
-// Text in columns.
+// Text for terminals: columns, sizes, quotes.
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace hearth::cli {
@@ -14,5 +15,10 @@ std::string plain(const Table& table);
 std::string markdown(const Table& table);
 
 std::string gibibytes(std::size_t bytes);  // "15.9 GiB"
+std::string size_text(std::size_t bytes);  // "790 B", "1.5 kB", "12.0 MB", "4.50 GB"
+
+// Text from a file, fit for a terminal: quoted and escaped as in JSON, what is not UTF-8 replaced.
+std::string in_quotes(std::string_view text);
+std::string escaped(std::string_view text);  // the same without quotes
 
 }  // namespace hearth::cli

@@ -37,6 +37,12 @@ bool SafetensorsFile::contains(std::string_view name) const { return state_->hea
 DType SafetensorsFile::dtype(std::string_view name) const {
   return io::require_dtype(state_->entry(name), state_->source);
 }
+std::string SafetensorsFile::type_name(std::string_view name) const {
+  return std::string(state_->entry(name).dtype_name);
+}
+std::uint64_t SafetensorsFile::bytes(std::string_view name) const {
+  return state_->entry(name).end - state_->entry(name).begin;
+}
 const Shape& SafetensorsFile::shape(std::string_view name) const { return state_->entry(name).shape; }
 const Metadata& SafetensorsFile::metadata() const { return state_->header.metadata; }
 
