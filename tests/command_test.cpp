@@ -70,11 +70,28 @@ TEST_F(Command, VersionAndHelp) {
 }
 
 TEST_F(Command, WrongUseIsStatus2) {
-  for (const char* arguments :
-       {"", "nonsense", "--nonsense", "train", "train mnist --epochs 0", "train mnist --lr -1",
-        "train mnist --precision f8", "train mnist --resume", "devices more", "doctor more", "kernels",
-        "kernels list --json --markdown", "kernels build --jobs 0", "tune --show --clear",
-        "tune --model none", "tune --shapes 1,2", "inspect", "tokenize", "tokenize m t --decode 1"}) {
+  for (const char* arguments : {"",
+                                "nonsense",
+                                "--nonsense",
+                                "train",
+                                "train mnist --epochs 0",
+                                "train mnist --lr -1",
+                                "train mnist --precision f8",
+                                "train mnist --resume",
+                                "devices more",
+                                "doctor more",
+                                "kernels",
+                                "kernels list --json --markdown",
+                                "kernels build --jobs 0",
+                                "tune --show --clear",
+                                "tune --model none",
+                                "tune --shapes 1,2",
+                                "inspect",
+                                "tokenize",
+                                "tokenize m t --decode 1",
+                                "imatrix a b",
+                                "perplexity a",
+                                "perplexity a b --window 1"}) {
     const Ran wrong = run(arguments);
     EXPECT_EQ(wrong.status, 2) << arguments;
     EXPECT_TRUE(wrong.errors.starts_with("hearth: error: ")) << wrong.errors;
@@ -279,6 +296,16 @@ TEST_F(ModelCommand, Tokenizes) {
   EXPECT_EQ(run("tokenize '" + stories_file + "' --json <'" + (folder / "bytes").string() + "'").status, 0);
   EXPECT_EQ(run("tokenize '" + stories_folder + "' --decode 1,two").status, 1);
   EXPECT_EQ(run("tokenize '" + stories_folder + "' --decode 99999").status, 1);
+}
+
+TEST_F(ModelCommand, AnInterruptEndsAMeasurementWithItsFiguresSoFar) {
+  const auto text = models.parent_path() / "data" / "text" / "tinyshakespeare.txt";
+  const Ran ran = run("perplexity '" + stories_folder + "' '" + text.string() + "' --device cpu --json",
+                      "timeout --preserve-status --signal INT 4 ");
+  EXPECT_EQ(ran.status, 130) << ran.errors;
+  if (!ran.output.empty()) {
+    EXPECT_EQ(nlohmann::json::parse(ran.output)["complete"], false);
+  }
 }
 
 }  // namespace

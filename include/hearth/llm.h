@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,12 +22,21 @@
 
 namespace hearth::llm {
 
+// YaRN: pairs that turn fast stay, slow ones are divided by the factor, those between get some of both, by
+// the number of the pair between those that turn `fast` and `slow` times in the original context.
+struct YarnScaling {
+  double factor, original_context, fast = 32, slow = 1;
+};
+
 // Rotary positions: how far the pairs of features of a head turn.
 struct RopeConfig {
   std::vector<double> frequencies{};       // radians per position, of each pair; features beyond them stay
   std::vector<double> long_frequencies{};  // instead, where a sequence may be longer than short_context
   std::int64_t short_context = 0;
   double scale = 1;  // of the features that were turned
+  // Where the frequencies come from: base ^ (-2 i / size), stretched where there is something else to say.
+  double base = 10000;
+  std::optional<YarnScaling> yarn{};
 };
 
 enum class Activation { silu, gelu_tanh };
@@ -77,11 +87,12 @@ class Model {
   const std::string& chat_template() const;  // as the file has it (hearth/chat_template.h); empty: none
   std::int64_t parameters() const;
 
+  // For the library itself.
   struct State;
+  explicit Model(std::shared_ptr<State> state);
+  const std::shared_ptr<State>& state() const { return state_; }
 
  private:
-  friend class Session;
-  explicit Model(std::shared_ptr<State> state);
   std::shared_ptr<State> state_;
 };
 

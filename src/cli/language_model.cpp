@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/table.h"
 #include "hearth/config.h"
 #include "hearth/error.h"
 #include "hearth/progress.h"
@@ -10,22 +11,13 @@
 namespace hearth::cli {
 namespace {
 
-std::string size_text(std::size_t bytes) {
-  const double amount = static_cast<double>(bytes);
-  return amount < 1e6   ? fmt::format("{:.0f} kB", amount * 1e-3)
-         : amount < 1e9 ? fmt::format("{:.1f} MB", amount * 1e-6)
-                        : fmt::format("{:.2f} GB", amount * 1e-9);
-}
-
 double speed(std::int64_t tokens, double seconds) {
   return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
 }
 
 }  // namespace
 
-void add_language_model_options(CLI::App& command, LanguageModelOptions& options) {
-  command.add_option("model", options.model, "A GGUF file, or a folder with config.json and safetensors")
-      ->required();
+void add_model_options(CLI::App& command, ModelOptions& options) {
   command.add_option("--device", options.device, "cpu, rocm, cuda:0, gpu, ... (default: the best there is)");
   command.add_option("--threads", options.threads, "Threads on the CPU (default: one per core)")
       ->check(CLI::Range(1, 1024));
@@ -35,6 +27,12 @@ void add_language_model_options(CLI::App& command, LanguageModelOptions& options
   command.add_option("--cache", options.cache, "Type of keys and values: f16, bf16, f32")
       ->check(CLI::IsMember({"f16", "bf16", "f32"}))
       ->capture_default_str();
+}
+
+void add_language_model_options(CLI::App& command, LanguageModelOptions& options) {
+  command.add_option("model", options.model, "A GGUF file, or a folder with config.json and safetensors")
+      ->required();
+  add_model_options(command, options);
   command.add_option("-n,--tokens", options.generate.most_tokens, "Tokens to generate at most; -1: no limit")
       ->capture_default_str();
   llm::SamplingOptions& sampling = options.generate.sampling;
@@ -62,7 +60,7 @@ void add_language_model_options(CLI::App& command, LanguageModelOptions& options
   command.add_flag("-q,--quiet", options.quiet, "Only the text");
 }
 
-llm::Model load_model(const LanguageModelOptions& options) {
+llm::LoadOptions load_options(const ModelOptions& options) {
   if (options.threads > 0) {
     Config changed = config();
     changed.threads = options.threads;
@@ -71,6 +69,11 @@ llm::Model load_model(const LanguageModelOptions& options) {
   llm::LoadOptions load = options.load;
   if (!options.device.empty()) load.device = device_from_name(options.device);
   load.cache_dtype = dtype_from_name(options.cache);
+  return load;
+}
+
+llm::Model load_model(const ModelOptions& options) {
+  llm::LoadOptions load = load_options(options);
   ProgressBar bar;
   bar.begin("loading", 1000);
   load.progress = [&](double part) { bar.update(static_cast<std::int64_t>(part * 1000), {}); };
@@ -82,6 +85,12 @@ llm::Model load_model(const LanguageModelOptions& options) {
                static_cast<double>(model.parameters()) * 1e-6, size_text(model.weight_bytes()),
                size_text(model.cache_bytes()), model.context(), to_string(model.device()));
   return model;
+}
+
+void check_output(const std::filesystem::path& path, bool force) {
+  if (std::filesystem::is_directory(path)) throw ValueError(fmt::format("{} is a folder", path.string()));
+  if (!force && std::filesystem::exists(path))
+    throw ValueError(fmt::format("{} is there already; --force replaces it", path.string()));
 }
 
 std::string speed_text(const llm::GenerateResult& result) {

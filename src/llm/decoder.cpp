@@ -11,6 +11,7 @@ namespace {
 
 // x (n, in) -> (n, out), in f32. Weights in 16 bits are multiplied with x in their dtype, as matrix units do.
 Tensor project(const Tensor& x, const Projection& p) {
+  if (p.squares) *p.squares = sum(square(x), {0});
   const DType dtype = is_quantised(p.weight.dtype()) ? x.dtype() : p.weight.dtype();
   Tensor y = linear(x.to(dtype), p.weight).to(DType::f32);
   return p.bias.defined() ? y + p.bias : y;

@@ -140,29 +140,32 @@ RopeConfig read_rope(const Members& rope, const Members& whole, const ModelConfi
   const double original = rope.positive("original_max_position_embeddings",
                                         whole.positive("original_max_position_embeddings", context));
   const std::string type = rope.text("rope_type", rope.text("type", "default"));
-  if (type == "default") return {.frequencies = plain};
-  if (type == "linear") return {.frequencies = divided(plain, rope.positive("factor", 1))};
+  if (type == "default") return plain_rope(base, size);
+  if (type == "linear") return {.frequencies = divided(plain, rope.positive("factor", 1)), .base = base};
   if (type == "llama3")
     return {.frequencies = stretched(
                 plain, Llama3Scaling{rope.positive("factor", 8), rope.positive("low_freq_factor", 1),
-                                     rope.positive("high_freq_factor", 4), original})};
+                                     rope.positive("high_freq_factor", 4), original}),
+            .base = base};
   if (type == "yarn") {
     const double factor = rope.positive("factor", context / original);
     const double scale = rope.has("mscale") && rope.has("mscale_all_dim")
                              ? yarn_scale(factor, rope.positive("mscale", 1)) /
                                    yarn_scale(factor, rope.positive("mscale_all_dim", 1))
                              : yarn_scale(factor);
-    return {.frequencies = stretched(
-                base, size,
-                YarnScaling{factor, original, rope.positive("beta_fast", 32), rope.positive("beta_slow", 1)}),
-            .scale = rope.positive("attention_factor", scale)};
+    const YarnScaling yarn{factor, original, rope.positive("beta_fast", 32), rope.positive("beta_slow", 1)};
+    return {.frequencies = stretched(base, size, yarn),
+            .scale = rope.positive("attention_factor", scale),
+            .base = base,
+            .yarn = yarn};
   }
   if (type == "longrope" || type == "su")
     return {.frequencies = divided(plain, rope.positives("short_factor", plain.size())),
             .long_frequencies = divided(plain, rope.positives("long_factor", plain.size())),
             .short_context = static_cast<std::int64_t>(std::min(original, 1e12)),
             .scale = rope.positive("attention_factor",
-                                   longrope_scale(rope.positive("factor", context / original), original))};
+                                   longrope_scale(rope.positive("factor", context / original), original)),
+            .base = base};
   refuse(whole.path(),
          fmt::format("unknown rope scaling \"{}\"; known are default, linear, llama3, yarn, longrope, su",
                      type));
@@ -180,8 +183,7 @@ void read_ropes(const Members& members, const Architecture& architecture, ModelC
     return;
   }
   c.rope = read_rope(rope, members, c, gemma3 ? 1e6 : 1e4);
-  if (gemma3)
-    c.local_rope.frequencies = rope_frequencies(members.positive("rope_local_base_freq", 1e4), c.head_size);
+  if (gemma3) c.local_rope = plain_rope(members.positive("rope_local_base_freq", 1e4), c.head_size);
 }
 
 void read_experts(const Members& members, const Architecture& architecture, ModelConfig& c) {

@@ -1,4 +1,4 @@
-// config.json of a Hugging Face folder.
+// config.json of a Hugging Face folder, and what is beside it.
 #pragma once
 
 #include <filesystem>
@@ -14,5 +14,8 @@ const Architecture& folder_architecture(const nlohmann::json& json, const std::f
 // Throws FormatError naming the member that is missing or not understood.
 ModelConfig read_folder_config(const nlohmann::json& json, const Architecture& architecture,
                                const std::filesystem::path& path);
+
+// Whether there is a file that Tokenizer::from_folder() reads.
+bool has_tokenizer(const std::filesystem::path& folder);
 
 }  // namespace hearth::llm

@@ -1,8 +1,10 @@
 // A model in a folder as Hugging Face lays it out: config.json, safetensors in one file or in shards.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 
 #include "hearth/error.h"
@@ -158,13 +160,42 @@ struct Shards {
   }
 };
 
+// Of all tensors that the decoder wants. Throws FormatError for one in the files that has none.
+std::vector<std::string> gguf_names(const Shards& shards,
+                                    const std::function<bool(const std::string&)>& contains,
+                                    const ModelConfig& c) {
+  std::vector<std::string> names;
+  std::set<std::string, std::less<>> added, used{"lm_head.weight"};
+  const auto add = [&](const std::string& stem) {
+    for (const char* kind : {".weight", ".bias"}) {
+      const std::string name = stem + kind;
+      if (!contains(name) || !added.insert(name).second) continue;
+      names.push_back(name);
+      const std::string stored = shards.find(name);
+      for (std::int64_t i = 0; i < std::max<std::int64_t>(c.experts, 1); ++i)
+        used.insert(of_expert(stored, i));
+    }
+  };
+  for (const Name& name : whole_names) add(std::string(name.gguf));
+  for (std::int64_t layer = 0; layer < c.layers; ++layer)
+    for (const Name& name : layer_names)
+      if (c.post_norms || name.gguf != "post_attention_norm") add(fmt::format("blk.{}.{}", layer, name.gguf));
+  for (const auto& [name, place] : shards.places) {
+    const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
+    const bool is_other = has("vision_tower.") || has("multi_modal_projector.") || has(".rotary_emb.");
+    if (!used.contains(name) && !is_other)
+      refuse(shards.folder, fmt::format("tensor {} has no name in GGUF", place.name));
+  }
+  return names;
+}
+
+}  // namespace
+
 bool has_tokenizer(const std::filesystem::path& folder) {
   for (const char* name : {"tokenizer.json", "tokenizer.model", "vocab.json"})
     if (std::filesystem::exists(folder / name)) return true;
   return false;
 }
-
-}  // namespace
 
 ModelFile open_folder_model(const std::filesystem::path& path) {
   const auto config_path = path / "config.json";
@@ -175,7 +206,15 @@ ModelFile open_folder_model(const std::filesystem::path& path) {
   model.config = read_folder_config(json, architecture, config_path);
   model.config.name = path.filename().string();
   const auto shards = std::make_shared<const Shards>(path);
-  model.contains = [shards](const std::string& name) { return !shards->find(name).empty(); };
+  // Where they are tied, the output is not a matrix of its own, whatever the files have.
+  const bool tied = (json.contains("tie_word_embeddings") && json["tie_word_embeddings"] == true) ||
+                    !shards->places.contains("model.embed_tokens.weight");
+  model.contains = [shards, tied](const std::string& name) {
+    return !(tied && name == "output.weight") && !shards->find(name).empty();
+  };
+  model.names = [shards, contains = model.contains, config = model.config] {
+    return gguf_names(*shards, contains, config);
+  };
   model.tensor = [shards, experts = model.config.experts,
                   adds_one = architecture.gemma](const std::string& gguf) {
     const std::string name = shards->find(gguf);

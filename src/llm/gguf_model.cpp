@@ -72,7 +72,7 @@ RopeConfig read_rope(const Metadata& metadata, const ModelConfig& c) {
   if (size <= 0 || size > c.head_size || size % 2 != 0 || !(base > 1))
     refuse(file.path(), fmt::format("rope of {} features with base {} is not possible", size, base));
   const std::vector<double> plain = rope_frequencies(base, size);
-  RopeConfig rope{.frequencies = plain};
+  RopeConfig rope{.frequencies = plain, .base = base};
   const std::string type = metadata.text("rope.scaling.type", "linear");
   // The second key is older. 0 means nothing.
   const double given = metadata.number("rope.scaling.factor", metadata.number("rope.scale_linear", 0)),
@@ -83,10 +83,9 @@ RopeConfig read_rope(const Metadata& metadata, const ModelConfig& c) {
   if (type == "linear") {
     rope.frequencies = divided(plain, factor);
   } else if (type == "yarn") {
-    rope.frequencies =
-        stretched(base, size,
-                  YarnScaling{factor, original, metadata.number("rope.scaling.yarn_beta_fast", 32),
-                              metadata.number("rope.scaling.yarn_beta_slow", 1)});
+    rope.yarn = YarnScaling{factor, original, metadata.number("rope.scaling.yarn_beta_fast", 32),
+                            metadata.number("rope.scaling.yarn_beta_slow", 1)};
+    rope.frequencies = stretched(base, size, *rope.yarn);
     rope.scale = yarn_scale(factor);
   } else if (type != "none" && type != "longrope") {
     refuse(file.path(),
@@ -158,7 +157,7 @@ ModelConfig read_config(const GgufFile& file, const Architecture& architecture) 
   c.rope_interleaved = architecture.gguf_interleaves;
   c.rope = read_rope(metadata, c);
   if (architecture.gguf == "gemma3")
-    c.local_rope.frequencies = rope_frequencies(metadata.number("rope.freq_base_swa", 10000), c.head_size);
+    c.local_rope = plain_rope(metadata.number("rope.freq_base_swa", 10000), c.head_size);
   c.windows = read_windows(metadata, architecture, c.layers);
   read_experts(metadata, architecture, c);
   check_config(c, file.path());
@@ -180,6 +179,7 @@ ModelFile open_gguf_model(const std::filesystem::path& path) {
     // Files have the gate of the shared expert as a vector, or as a matrix of one row.
     return name.ends_with("ffn_gate_inp_shexp.weight") ? tensor.reshape({1, -1}) : tensor;
   };
+  model.names = [file] { return file.names(); };
   model.tokenizer = [file]() -> std::optional<Tokenizer> {
     if (!file.metadata().contains("tokenizer.ggml.model")) return {};
     return Tokenizer::from_gguf(file);

@@ -71,6 +71,10 @@ Tensor indices(const std::vector<std::int64_t>& values, Device device) {
 Model::Model(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
 Model Model::load(const std::filesystem::path& path, const LoadOptions& options) {
+  return make_model(open_model(path), options);
+}
+
+Model make_model(const ModelFile& file, const LoadOptions& options) {
   if (options.context < 0 || options.sequences <= 0)
     throw ValueError(fmt::format("[Model::load] context {} and sequences {} must be positive",
                                  options.context, options.sequences));
@@ -78,13 +82,12 @@ Model Model::load(const std::filesystem::path& path, const LoadOptions& options)
   if (kept != DType::f32 && kept != DType::f16 && kept != DType::bf16)
     throw ValueError(
         fmt::format("[Model::load] a cache of {}; f32, f16 and bf16 are possible", dtype_name(kept)));
-  const ModelFile file = open_model(path);
-  auto state = std::make_shared<State>();
+  auto state = std::make_shared<Model::State>();
   state->config = file.config;
   state->tokenizer = file.tokenizer();
   if (state->tokenizer && state->tokenizer->size() > file.config.vocabulary)
-    refuse(path, fmt::format("the tokenizer has {} tokens, the model {}", state->tokenizer->size(),
-                             file.config.vocabulary));
+    refuse(file.path, fmt::format("the tokenizer has {} tokens, the model {}", state->tokenizer->size(),
+                                  file.config.vocabulary));
   state->chat_template = file.chat_template;
   state->device = options.device;
   state->context = std::min(options.context > 0 ? options.context : default_context, file.config.context);
@@ -100,7 +103,7 @@ Model Model::load(const std::filesystem::path& path, const LoadOptions& options)
   for (std::int64_t page = pages; page-- > 0;) state->free_pages.push_back(page);
   state->most_sequences = options.sequences;
   // The function keeps no reference to the state that keeps it.
-  State* const raw = state.get();
+  Model::State* const raw = state.get();
   state->step = compile([raw](const std::vector<Tensor>& in) {
     const DecoderInput input{in[0], in[1], in[2], in[3], in[4], in[5]};
     return std::vector<Tensor>{decode(raw->config, raw->weights, raw->cache, input)};
@@ -204,10 +207,10 @@ void Model::State::run(std::span<const Piece> pieces, std::vector<float>& scores
   if (!any_wanted) rows.push_back(0);
   const NoGrad no_gradients;
   const DeviceScope here(device);
-  const auto result = (*step)(
-      {indices(ids, device), indices(owners, device), indices(positions, device), indices(slots, device),
-       indices(table, device).reshape({static_cast<std::int64_t>(pieces.size()), pages}),
-       indices(rows, device)});
+  const auto result =
+      step({indices(ids, device), indices(owners, device), indices(positions, device), indices(slots, device),
+            indices(table, device).reshape({static_cast<std::int64_t>(pieces.size()), pages}),
+            indices(rows, device)});
   if (any_wanted) {
     const std::vector<float> values = result[0].to(Device{}).to_vector<float>();
     scores.insert(scores.end(), values.begin(), values.end());

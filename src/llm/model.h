@@ -37,7 +37,7 @@ struct Model::State {
   std::int64_t sequences = 0, most_sequences = 1;
   std::size_t weight_bytes = 0, cache_bytes = 0;
   std::int64_t parameters = 0;
-  std::optional<Compiled> step;
+  Compiled::Function step;  // arguments as in DecoderInput
 
   // Appends tokens to a sequence; the scores of the successors of the last `wanted` of them, one row each.
   std::vector<float> append(Sequence& sequence, std::span<const TokenId> tokens, std::int64_t wanted);
@@ -52,5 +52,7 @@ struct Model::State {
   // One run of the decoder.
   void run(std::span<const Piece> pieces, std::vector<float>& scores);
 };
+
+Model make_model(const ModelFile& file, const LoadOptions& options);
 
 }  // namespace hearth::llm

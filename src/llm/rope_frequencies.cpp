@@ -14,6 +14,10 @@ std::vector<double> rope_frequencies(double base, std::int64_t size) {
   return frequencies;
 }
 
+RopeConfig plain_rope(double base, std::int64_t size) {
+  return {.frequencies = rope_frequencies(base, size), .base = base};
+}
+
 std::vector<double> divided(std::vector<double> frequencies, std::span<const double> factors) {
   for (std::size_t i = 0; i < frequencies.size(); ++i) frequencies[i] /= factors[i];
   return frequencies;

@@ -5,10 +5,14 @@
 #include <span>
 #include <vector>
 
+#include "hearth/llm.h"
+
 namespace hearth::llm {
 
 // base ^ (-2 i / size) for each of the size / 2 pairs.
 std::vector<double> rope_frequencies(double base, std::int64_t size);
+
+RopeConfig plain_rope(double base, std::int64_t size);
 
 // Each divided by its factor, of which there are as many.
 std::vector<double> divided(std::vector<double> frequencies, std::span<const double> factors);
@@ -20,11 +24,6 @@ struct Llama3Scaling {
 };
 std::vector<double> stretched(std::vector<double> frequencies, const Llama3Scaling& scaling);
 
-// YaRN: the same idea by the number of the pair, between those that turn `fast` and `slow` times in the
-// original context.
-struct YarnScaling {
-  double factor, original_context, fast = 32, slow = 1;
-};
 std::vector<double> stretched(double base, std::int64_t size, const YarnScaling& scaling);
 // What YaRN multiplies turned features by.
 double yarn_scale(double factor, double slope = 1);

@@ -34,7 +34,7 @@ struct Session::State {
   }
 };
 
-Session::Session(const Model& model) : state_(std::make_unique<State>(model.state_)) {}
+Session::Session(const Model& model) : state_(std::make_unique<State>(model.state())) {}
 Session::~Session() = default;
 Session::Session(Session&&) noexcept = default;
 Session& Session::operator=(Session&&) noexcept = default;

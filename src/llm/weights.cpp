@@ -100,7 +100,7 @@ class Loader {
   }
 
   Projection projection(const std::string& name, std::int64_t rows, std::int64_t columns) {
-    Projection result{matrix(name + ".weight", {rows, columns}), {}};
+    Projection result{matrix(name + ".weight", {rows, columns}), {}, {}};
     if (file_.contains(name + ".bias")) result.bias = vector(name + ".bias", rows);
     return result;
   }

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -14,6 +15,7 @@ namespace hearth::llm {
 
 struct Projection {
   Tensor weight, bias;
+  std::shared_ptr<Tensor> squares = {};  // where set: gets the sums of the squares of what it is applied to
 };
 
 struct FeedForward {
@@ -56,7 +58,8 @@ struct ModelFile {
   std::function<bool(const std::string&)> contains;
   std::function<Tensor(const std::string&)> tensor;  // in host memory
   std::function<std::optional<Tokenizer>()> tokenizer;
-  std::string chat_template;  // empty: none
+  std::string chat_template;                        // empty: none
+  std::function<std::vector<std::string>()> names;  // of all tensors; throws FormatError for one without
   std::filesystem::path path;
 };
 

@@ -1,0 +1,175 @@
+// Measuring, storing and reading importance.
+#include "llm/importance.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "hearth/error.h"
+#include "hearth/eval.h"
+#include "hearth/gguf.h"
+#include "hearth/ops.h"
+#include "llm/model.h"
+
+namespace hearth::llm {
+namespace {
+
+constexpr std::string_view squares_suffix = ".in_sum2", counts_suffix = ".counts";
+
+constexpr std::size_t rows_at_once = 64;
+
+struct NamedProjection {
+  std::string name;
+  Projection* projection;
+};
+
+std::vector<NamedProjection> projections_of(Weights& weights) {
+  std::vector<NamedProjection> list;
+  for (std::size_t i = 0; i < weights.layers.size(); ++i) {
+    LayerWeights& w = weights.layers[i];
+    FeedForward &dense = w.feed_forward, &shared = w.experts.shared;
+    const NamedProjection layer[] = {{"attn_q", &w.q},
+                                     {"attn_k", &w.k},
+                                     {"attn_v", &w.v},
+                                     {"attn_qkv", &w.qkv},
+                                     {"attn_output", &w.out},
+                                     {"ffn_gate", &dense.gate},
+                                     {"ffn_up", &dense.up},
+                                     {"ffn_up", &dense.gate_up},
+                                     {"ffn_down", &dense.down},
+                                     {"ffn_gate_shexp", &shared.gate},
+                                     {"ffn_up_shexp", &shared.up},
+                                     {"ffn_down_shexp", &shared.down}};
+    for (const auto& [name, projection] : layer)
+      if (projection->weight.defined())
+        list.push_back({fmt::format("blk.{}.{}.weight", i, name), projection});
+  }
+  const bool tied = weights.output.weight.variable() == weights.embedding.variable();
+  list.push_back({tied ? "token_embd.weight" : "output.weight", &weights.output});
+  return list;
+}
+
+// While one lives, the model's projections add up what they are applied to.
+class Watch {
+ public:
+  Watch(Model::State& state, Importance& importance)
+      : state_(state), step_(state.step), projections_(projections_of(state.weights)) {
+    for (auto& [name, projection] : projections_) projection->squares = std::make_shared<Tensor>();
+    state.step = [this, &importance](const std::vector<Tensor>& in) {
+      const DecoderInput input{in[0], in[1], in[2], in[3], in[4], in[5]};
+      std::vector<Tensor> results{decode(state_.config, state_.weights, state_.cache, input)};
+      for (const auto& [name, projection] : projections_) results.push_back(*projection->squares);
+      std::vector<Tensor> computed = results;
+      for (const auto* list : {&state_.cache.keys, &state_.cache.values})
+        computed.insert(computed.end(), list->begin(), list->end());
+      eval(computed);
+      for (std::size_t i = 0; i < projections_.size(); ++i) {
+        Importance::Sums& sums = importance.weights[projections_[i].name];
+        const auto squares = results[i + 1].to(Device{}).to_vector<float>();
+        sums.squares.resize(squares.size());
+        std::transform(squares.begin(), squares.end(), sums.squares.begin(), sums.squares.begin(),
+                       std::plus<>());
+        const bool only_wanted = projections_[i].projection == &state_.weights.output;
+        sums.count += static_cast<double>((only_wanted ? in[5] : in[0]).size(0));
+      }
+      results.resize(1);
+      return results;
+    };
+  }
+  ~Watch() {
+    for (auto& [name, projection] : projections_) projection->squares.reset();
+    state_.step = step_;
+  }
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+ private:
+  Model::State& state_;
+  Compiled::Function step_;
+  std::vector<NamedProjection> projections_;
+};
+
+}  // namespace
+
+std::vector<float> Importance::of(const std::string& weight, std::int64_t columns) const {
+  const auto found = weights.find(weight);
+  if (found == weights.end() || found->second.count <= 0) return {};
+  std::vector<float> means = found->second.squares;
+  if (static_cast<std::int64_t>(means.size()) != columns)
+    throw FormatError(
+        fmt::format("the importance of {} has {} columns, the weight {}", weight, means.size(), columns));
+  for (float& mean : means) mean /= static_cast<float>(found->second.count);
+  return means;
+}
+
+Importance measure_importance(const Model& model, std::span<const TokenId> tokens, std::int64_t chunk,
+                              const std::function<bool(std::int64_t)>& progress) {
+  Importance importance;
+  importance.chunk_tokens = chunk = std::min(chunk, model.context());
+  const Watch watch(*model.state(), importance);
+  Session session(model);
+  for (std::size_t done = 0; done < tokens.size();) {
+    const auto part = tokens.subspan(done, std::min(tokens.size() - done, static_cast<std::size_t>(chunk)));
+    session.truncate(0);
+    // All of them are scored, so that the output is measured too; few at a time, for scores are large.
+    for (std::size_t at = 0; at < part.size(); at += rows_at_once)
+      session.feed_all(part.subspan(at, std::min(part.size() - at, rows_at_once)));
+    ++importance.chunks;
+    done += part.size();
+    if (progress && !progress(static_cast<std::int64_t>(done))) break;
+  }
+  return importance;
+}
+
+void save_importance(const std::filesystem::path& path, const Importance& importance) {
+  const GgufMetadata metadata{{"general.type", std::string("imatrix")},
+                              {"imatrix.datasets", GgufArray{importance.texts}},
+                              {"imatrix.chunk_count", static_cast<std::uint32_t>(importance.chunks)},
+                              {"imatrix.chunk_size", static_cast<std::uint32_t>(importance.chunk_tokens)}};
+  std::vector<GgufTensorSpec> specs;
+  for (const auto& [name, sums] : importance.weights) {
+    specs.push_back({name + std::string(squares_suffix),
+                     DType::f32,
+                     {1, static_cast<std::int64_t>(sums.squares.size())}});
+    specs.push_back({name + std::string(counts_suffix), DType::f32, {1, 1}});
+  }
+  GgufWriter writer(path, metadata, specs);
+  for (const auto& [name, sums] : importance.weights) {
+    const float count = static_cast<float>(sums.count);
+    writer.write(std::as_bytes(std::span(sums.squares)));
+    writer.write(std::as_bytes(std::span(&count, 1)));
+  }
+  writer.commit();
+}
+
+Importance load_importance(const std::filesystem::path& path) {
+  const GgufFile file(path);
+  const auto fail = [&](const std::string& rule) {
+    throw FormatError(fmt::format("{}: {}", path.string(), rule));
+  };
+  if (file.get<std::string>("general.type") != "imatrix") fail("a GGUF file, but not of importance");
+  Importance importance;
+  importance.texts = file.get<std::vector<std::string>>("imatrix.datasets").value_or(importance.texts);
+  importance.chunks = file.get<std::int64_t>("imatrix.chunk_count").value_or(0);
+  importance.chunk_tokens = file.get<std::int64_t>("imatrix.chunk_size").value_or(0);
+  const auto numbers = [&](const std::string& name) {
+    if (!file.contains(name)) fail(fmt::format("tensor {} is missing", name));
+    if (file.dtype(name) != DType::f32) fail(fmt::format("tensor {} is not f32", name));
+    auto values = file.tensor(name).to_vector<float>();
+    if (!std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x) && x >= 0; }))
+      fail(fmt::format("tensor {} has a number that is no sum of squares", name));
+    return values;
+  };
+  for (const auto& name : file.names()) {
+    if (!name.ends_with(squares_suffix)) continue;
+    const std::string weight = name.substr(0, name.size() - squares_suffix.size());
+    const auto counts = numbers(weight + std::string(counts_suffix));
+    // Several: one for each expert of a mixture, which is not supported.
+    if (counts.size() != 1) fail(fmt::format("{} counts for {}, 1 is supported", counts.size(), weight));
+    importance.weights[weight] = {numbers(name), counts[0]};
+  }
+  return importance;
+}
+
+}  // namespace hearth::llm
