@@ -89,6 +89,9 @@ TEST_F(Command, WrongUseIsStatus2) {
                                 "inspect",
                                 "tokenize",
                                 "tokenize m t --decode 1",
+                                "quantize a b",
+                                "quantize a --type q4_0",
+                                "convert a b --type q4_0",
                                 "imatrix a b",
                                 "perplexity a",
                                 "perplexity a b --window 1"}) {
@@ -296,6 +299,87 @@ TEST_F(ModelCommand, Tokenizes) {
   EXPECT_EQ(run("tokenize '" + stories_file + "' --json <'" + (folder / "bytes").string() + "'").status, 0);
   EXPECT_EQ(run("tokenize '" + stories_folder + "' --decode 1,two").status, 1);
   EXPECT_EQ(run("tokenize '" + stories_folder + "' --decode 99999").status, 1);
+}
+
+TEST_F(ModelCommand, ConvertsQuantizesAndMeasures) {
+  const test::TemporaryFolder folder;
+  const auto in = [&](const char* name) { return "'" + (folder / name).string() + "' "; };
+  const std::string text =
+      "'" + (models.parent_path() / "data" / "text" / "tinystories_smallgpt.txt").string() + "' ";
+  const Ran converted = run("convert '" + stories_folder + "' " + in("model.gguf"));
+  ASSERT_EQ(converted.status, 0) << converted.errors;
+  const std::string prompt = " 'Once upon a time' --json --temp 0 -n 30 --cache f32 --device cpu";
+  const auto text_of = [&](const std::string& model) {
+    return nlohmann::json::parse(run("run " + model + prompt).output)["tokens"];
+  };
+  EXPECT_EQ(text_of(in("model.gguf")), text_of("'" + stories_folder + "'"));
+
+  ASSERT_EQ(
+      run("imatrix " + in("model.gguf") + text + "-n 600 --device cpu -o " + in("importance.gguf")).status,
+      0);
+  const Ran quantized = run("quantize " + in("model.gguf") + in("small.gguf") + "--type q4_k --imatrix " +
+                            in("importance.gguf"));
+  ASSERT_EQ(quantized.status, 0) << quantized.errors;
+  EXPECT_NE(quantized.output.find("rows do not divide into the 256 elements of a block of q4_k"),
+            std::string::npos)
+      << quantized.output;
+  EXPECT_NE(quantized.output.find("15 of them weighed by importance"), std::string::npos) << quantized.output;
+  const std::string measure = text + "-n 400 --window 128 --device cpu --json";
+  const auto perplexity = [&](const char* name) {
+    const auto json = nlohmann::json::parse(run("perplexity " + in(name) + measure).output);
+    EXPECT_EQ(json["tokens"], 399);
+    return json["perplexity"].get<double>();
+  };
+  EXPECT_NEAR(perplexity("small.gguf") / perplexity("model.gguf"), 1, 0.05);
+
+  const Ran unknown = run("quantize " + in("model.gguf") + in("x.gguf") + "--type q9");
+  EXPECT_EQ(unknown.status, 1);
+  EXPECT_NE(unknown.errors.find("there is no type q9; there are "), std::string::npos) << unknown.errors;
+  const Ran again = run("quantize " + in("small.gguf") + in("x.gguf") + "--type q4_0");
+  EXPECT_EQ(again.status, 1);
+  EXPECT_NE(again.errors.find("--requantize"), std::string::npos) << again.errors;
+  const Ran wrong =
+      run("quantize " + in("model.gguf") + in("x.gguf") + "--type q4_0 --imatrix " + in("model.gguf"));
+  EXPECT_EQ(wrong.status, 1);
+  EXPECT_NE(wrong.errors.find("not of importance"), std::string::npos) << wrong.errors;
+  EXPECT_FALSE(std::filesystem::exists(folder / "x.gguf"));
+}
+
+TEST_F(ModelCommand, FilesAreReplacedOnlyByForce) {
+  const test::TemporaryFolder folder;
+  folder.put("model.gguf", "old");
+  const std::string out = "'" + (folder / "model.gguf").string() + "'";
+  const std::string convert = "convert '" + stories_folder + "' " + out;
+  const auto text = models.parent_path() / "data" / "text" / "tinystories_smallgpt.txt";
+  for (const std::string& arguments :
+       {convert, "quantize --type q4_0 '" + stories_folder + "' " + out,
+        "imatrix '" + stories_folder + "' '" + text.string() + "' -n 10 --device cpu -o " + out}) {
+    const Ran refused = run(arguments);
+    EXPECT_EQ(refused.status, 1) << arguments;
+    EXPECT_NE(refused.errors.find("is there already; --force replaces it"), std::string::npos)
+        << refused.errors;
+    EXPECT_EQ(std::filesystem::file_size(folder / "model.gguf"), 3u);
+  }
+  EXPECT_EQ(run(convert + " --force").status, 0);
+  EXPECT_GT(std::filesystem::file_size(folder / "model.gguf"), 1000000u);
+  // A model may replace itself: what is read stays there until the new file is complete.
+  EXPECT_EQ(run("quantize --force --type q8_0 " + out + " " + out).status, 0);
+  EXPECT_EQ(run("run " + out + " Once -n 2 --device cpu").status, 0);
+  EXPECT_EQ(run("convert '" + stories_folder + "' '" + folder.path().string() + "'").status, 1);
+  EXPECT_EQ(folder.files().size(), 1u);
+}
+
+TEST_F(ModelCommand, AFullDiskLeavesTheOldFile) {
+  const test::TemporaryFolder folder;
+  folder.put("model.gguf", "old");
+  // A file may not grow past 100 kB here, and the signal for it is ignored: writing fails as on a full disk.
+  const Ran full = run("convert --force '" + stories_folder + "' '" + (folder / "model.gguf").string() + "'",
+                       "ulimit -f 200; trap '' XFSZ; ");
+  EXPECT_EQ(full.status, 1);
+  EXPECT_NE(full.errors.find("model.gguf"), std::string::npos) << full.errors;
+  std::ifstream file(folder / "model.gguf");
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), "old");
+  EXPECT_EQ(folder.files().size(), 1u);
 }
 
 TEST_F(ModelCommand, AnInterruptEndsAMeasurementWithItsFiguresSoFar) {

@@ -2,6 +2,7 @@
 // files.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -10,6 +11,7 @@
 #include "hearth/gguf.h"
 #include "hearth/hearth.h"
 #include "hearth/llm.h"
+#include "llm/gguf_export.h"
 #include "temporary_folder.h"
 #include "test_devices.h"
 
@@ -229,6 +231,47 @@ TEST_P(Architectures, GgufAgreesWithTransformers) {
     SCOPED_TRACE(to_string(device));
     expect_prefill(Model::load(folder / "model.gguf", options_for(GetParam(), device)), GetParam());
   }
+}
+
+void expect_same_value(const GgufValue& got, const GgufValue& expected, const std::string& key) {
+  if (const float* number = std::get_if<float>(&expected)) {
+    ASSERT_TRUE(std::holds_alternative<float>(got)) << key;
+    EXPECT_NEAR(std::get<float>(got), *number, 1e-6 * std::abs(*number)) << key;
+  } else {
+    EXPECT_EQ(got, expected) << key;
+  }
+}
+
+// A folder that is converted says what a GGUF file of the model says, and means the same.
+TEST_P(Architectures, FolderBecomesGguf) {
+  const test::TemporaryFolder folder;
+  write_folder(folder.path(), GetParam().json["config"], GetParam().tensors());
+  if (!GetParam().json.contains("gguf")) {
+    test::expect_error<FormatError>([&] { export_gguf(folder.path(), folder / "model.gguf"); },
+                                    {"GGUF cannot say"});
+    EXPECT_FALSE(std::filesystem::exists(folder / "model.gguf"));
+    return;
+  }
+  export_gguf(folder.path(), folder / "model.gguf");
+  write_gguf(folder / "expected.gguf", GetParam());
+  const GgufFile got(folder / "model.gguf"), expected(folder / "expected.gguf");
+  for (const auto& [key, value] : expected.metadata()) {
+    ASSERT_TRUE(got.metadata().contains(key)) << key;
+    expect_same_value(got.metadata().at(key), value, key);
+  }
+  const auto sorted = [](std::vector<std::string> names) {
+    std::sort(names.begin(), names.end());
+    return names;
+  };
+  ASSERT_EQ(sorted(got.names()), sorted(expected.names()));
+  for (const std::string& name : expected.names()) {
+    const auto values = got.tensor(name).to_vector<float>(),
+               wanted = expected.tensor(name).to_vector<float>();
+    ASSERT_EQ(values.size(), wanted.size()) << name;
+    for (std::size_t i = 0; i < values.size(); ++i)
+      ASSERT_NEAR(values[i], wanted[i], 1e-6 * std::abs(wanted[i])) << name;
+  }
+  expect_prefill(Model::load(folder / "model.gguf", options_for(GetParam(), {})), GetParam());
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Architectures, testing::ValuesIn(golden_models()),

@@ -1,14 +1,22 @@
-// Perplexity and importance against what they are by definition.
+// Models written as files: what is converted or quantised loads again and means the same. Perplexity and
+// importance, which say how much was lost, against what they are by definition.
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <iostream>
+#include <nlohmann/json.hpp>
 
 #include "base/file.h"
 #include "expect_error.h"
 #include "hearth/hearth.h"
 #include "hearth/llm.h"
+#include "hearth/quantise.h"
+#include "io/tokenizer/gguf_writer.h"
+#include "io/tokenizer/readers.h"
+#include "llm/gguf_export.h"
 #include "llm/importance.h"
 #include "llm/perplexity.h"
+#include "llm/type_mix.h"
 #include "llm/weights.h"
 #include "temporary_folder.h"
 
@@ -35,12 +43,296 @@ double largest_difference(const std::vector<std::vector<float>>& a,
   return worst;
 }
 
+void expect_same_model(const std::filesystem::path& a, const std::filesystem::path& b, double tolerance) {
+  SCOPED_TRACE(a.string() + " and " + b.string());
+  const Model first = Model::load(a, exact), second = Model::load(b, exact);
+  EXPECT_EQ(first.parameters(), second.parameters());
+  const ModelConfig &c = first.config(), &d = second.config();
+  EXPECT_EQ(std::tuple(c.vocabulary, c.context, c.layers, c.width, c.heads, c.groups, c.head_size,
+                       c.feed_forward, c.windows, static_cast<float>(c.norm_epsilon), c.rope.base),
+            std::tuple(d.vocabulary, d.context, d.layers, d.width, d.heads, d.groups, d.head_size,
+                       d.feed_forward, d.windows, static_cast<float>(d.norm_epsilon), d.rope.base));
+  std::vector<TokenId> tokens;
+  for (TokenId i = 0; i < 60; ++i) tokens.push_back(i * 37 % 500 + 3);
+  EXPECT_LE(largest_difference(Session(first).feed_all(tokens), Session(second).feed_all(tokens)), tolerance);
+}
+
 class ModelFiles : public testing::Test {
  protected:
   void SetUp() override {
     if (!std::filesystem::exists(stories)) GTEST_SKIP() << stories << " is not there";
   }
 };
+
+double perplexity_of(const std::filesystem::path& path, const std::string& text) {
+  const Model model = Model::load(path, exact);
+  return measure_perplexity(model, model.tokenizer().encode(text), {.window = 256}).value();
+}
+
+// How much more surprised one model is by a text than another, per token, and the standard error of that:
+// both see the same windows, so that what is hard about the text cancels out.
+struct Comparison {
+  double mean, error;
+};
+
+std::vector<double> surprises_of(const std::filesystem::path& path, const std::string& text) {
+  const Model model = Model::load(path, exact);
+  std::vector<double> windows;
+  double before = 0;
+  measure_perplexity(model, model.tokenizer().encode(text), {.window = 256},
+                     [&](const Perplexity& sofar, std::int64_t) {
+                       const double sum = sofar.mean * static_cast<double>(sofar.tokens);
+                       windows.push_back(sum - before);
+                       before = sum;
+                       return true;
+                     });
+  return windows;
+}
+
+Comparison compare(const std::vector<double>& a, const std::vector<double>& b, double tokens) {
+  const auto count = static_cast<double>(a.size());
+  double sum = 0, squares = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] - b[i];
+  for (std::size_t i = 0; i < a.size(); ++i) squares += std::pow(a[i] - b[i] - sum / count, 2);
+  return {sum / tokens, std::sqrt(squares / (count - 1) * count) / tokens};
+}
+
+// ---- conversion
+
+TEST_F(ModelFiles, AFolderBecomesAFileThatMeansTheSame) {
+  const TemporaryFolder folder;
+  for (const char* kind : {"f32", "bf16"}) {
+    const auto file = folder / (std::string(kind) + ".gguf");
+    const ExportResult result = export_gguf(stories / kind, file);
+    EXPECT_EQ(result.bytes_before, kind == std::string("f32") ? result.bytes_after : 1312000) << kind;
+    expect_same_model(stories / kind, file, 1e-4);
+    const GgufFile written(file);
+    EXPECT_EQ(written.type_name("blk.1.attn_q.weight"), kind == std::string("f32") ? "F32" : "BF16");
+    EXPECT_EQ(written.type_name("blk.1.attn_norm.weight"), "F32");
+    EXPECT_FALSE(written.contains("output.weight"));  // it is the embedding
+    const Tokenizer before = Tokenizer::load(stories / kind), after = Tokenizer::load(file);
+    const std::string text = story_text(0, 60000) + " caf\u00e9 \U0001F600\n\n  two  spaces\t\xff.";
+    EXPECT_EQ(after.encode(text), before.encode(text));
+    EXPECT_EQ(after.decode(after.encode(text)), before.decode(before.encode(text)));
+    EXPECT_EQ(after.special().bos, before.special().bos);
+    EXPECT_EQ(after.special().eos, before.special().eos);
+    EXPECT_TRUE(after.ends_generation(2) && after.is_special(0) && after.adds_bos() && !after.adds_eos());
+  }
+  // A file of a file is the same file.
+  export_gguf(folder / "f32.gguf", folder / "again.gguf");
+  EXPECT_EQ(read_text_file(folder / "f32.gguf"), read_text_file(folder / "again.gguf"));
+}
+
+// A folder with random weights, biases and fused projections as the architecture has them.
+void write_folder(const TemporaryFolder& folder, const std::string& architecture) {
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json"})
+    std::filesystem::copy_file(stories / "f32" / name, folder / name);
+  nlohmann::json config{{"model_type", architecture}, {"num_hidden_layers", 2},         {"hidden_size", 32},
+                        {"num_attention_heads", 4},   {"num_key_value_heads", 2},       {"head_dim", 16},
+                        {"intermediate_size", 96},    {"max_position_embeddings", 128}, {"vocab_size", 2050},
+                        {"rms_norm_eps", 1e-5},       {"rope_theta", 50000.0}};
+  folder.put("config.json", config.dump());
+  manual_seed(11);
+  const auto matrix = [](std::int64_t rows, std::int64_t columns) {
+    return (randn({rows, columns}) * 0.3).eval();
+  };
+  TensorMap tensors{{"model.embed_tokens.weight", matrix(2050, 32)},
+                    {"model.norm.weight", rand({32}).eval()},
+                    {"lm_head.weight", matrix(2050, 32)}};
+  for (const std::string layer : {"model.layers.0.", "model.layers.1."}) {
+    tensors[layer + "input_layernorm.weight"] = rand({32}).eval();
+    tensors[layer + "post_attention_layernorm.weight"] = rand({32}).eval();
+    tensors[layer + "self_attn.o_proj.weight"] = matrix(32, 64);
+    tensors[layer + "self_attn.rotary_emb.inv_freq"] = rand({8}).eval();
+    tensors[layer + "mlp.down_proj.weight"] = matrix(32, 96);
+    if (architecture == "phi3") {
+      tensors[layer + "self_attn.qkv_proj.weight"] = matrix(128, 32);
+      tensors[layer + "mlp.gate_up_proj.weight"] = matrix(192, 32);
+      continue;
+    }
+    for (const auto& [name, rows] : {std::pair{"q", 64}, std::pair{"k", 32}, std::pair{"v", 32}}) {
+      tensors[layer + "self_attn." + name + "_proj.weight"] = matrix(rows, 32);
+      if (architecture == "qwen2" || architecture == "llama")
+        tensors[layer + "self_attn." + name + "_proj.bias"] = randn({rows}).eval();
+    }
+    if (architecture == "qwen3")
+      for (const char* name : {"q", "k"})
+        tensors[layer + "self_attn." + name + "_norm.weight"] = rand({16}).eval();
+    for (const char* name : {"gate", "up"}) tensors[layer + "mlp." + name + "_proj.weight"] = matrix(96, 32);
+  }
+  save_safetensors(folder / "model.safetensors", tensors);
+}
+
+TEST_F(ModelFiles, EveryArchitectureIsConverted) {
+  for (const char* architecture : {"llama", "mistral", "qwen2", "qwen3", "phi3"}) {
+    const TemporaryFolder folder;
+    write_folder(folder, architecture);
+    export_gguf(folder.path(), folder / "model.gguf");
+    expect_same_model(folder.path(), folder / "model.gguf", 1e-4);
+    const GgufFile file(folder / "model.gguf");
+    const auto texts = file.require<std::vector<std::string>>("tokenizer.ggml.tokens");
+    EXPECT_EQ(texts.at(2049), "[PAD2049]");
+    EXPECT_EQ(texts.size(), 2050u);
+  }
+}
+
+TEST_F(ModelFiles, WhatGgufHasNoNameForIsNamedAndWhatIsMissing) {
+  const TemporaryFolder folder;
+  write_folder(folder, "llama");
+  TensorMap tensors = load_safetensors(folder / "model.safetensors");
+  tensors["model.layers.0.mystery.weight"] = ones({2, 2}).eval();
+  save_safetensors(folder / "model.safetensors", tensors);
+  expect_error<FormatError>([&] { export_gguf(folder.path(), folder / "out.gguf"); },
+                            {"tensor model.layers.0.mystery.weight has no name in GGUF"});
+  tensors.erase("model.layers.0.mystery.weight");
+  tensors.erase("model.layers.1.self_attn.o_proj.weight");
+  save_safetensors(folder / "model.safetensors", tensors);
+  expect_error<FormatError>([&] { export_gguf(folder.path(), folder / "out.gguf"); },
+                            {"there is no tensor blk.1.attn_output.weight"});
+  EXPECT_FALSE(std::filesystem::exists(folder / "out.gguf"));
+  expect_error<FileError>([&] { export_gguf(folder / "nothing", folder / "out.gguf"); }, {"nothing"});
+  expect_error<FileError>([&] { export_gguf(stories / "f32", folder / "no" / "out.gguf"); }, {"out.gguf"});
+}
+
+TEST_F(ModelFiles, ChatTemplatesAreKept) {
+  const TemporaryFolder folder;
+  write_folder(folder, "qwen2");
+  auto config = nlohmann::json::parse(read_text_file(folder / "tokenizer_config.json"));
+  const auto written = [&] {
+    export_gguf(folder.path(), folder / "model.gguf");
+    return GgufFile(folder / "model.gguf").get<std::string>("tokenizer.chat_template");
+  };
+  EXPECT_EQ(written(), std::nullopt);
+  config["chat_template"] = "{{ one }}";
+  folder.put("tokenizer_config.json", config.dump());
+  EXPECT_EQ(written(), "{{ one }}");
+  config["chat_template"] = {{{"name", "tool_use"}, {"template", "two"}},
+                             {{"name", "default"}, {"template", "three"}}};
+  folder.put("tokenizer_config.json", config.dump());
+  EXPECT_EQ(written(), "three");
+  folder.put("chat_template.jinja", "four");
+  EXPECT_EQ(written(), "four");
+}
+
+TEST_F(ModelFiles, RealVocabulariesSurviveGguf) {
+  const auto tokenizers = shared / "tokenizers";
+  struct Case {
+    const char* name;
+    std::function<tokenizer::Definition()> read;
+  };
+  const auto json = [&](const char* name) {
+    const auto path = tokenizers / name / "tokenizer.json";
+    return tokenizer::read_tokenizer_json(read_text_file(path), path.string());
+  };
+  const Case cases[] = {{"gpt-2", [&] { return json("gpt-2"); }},
+                        {"phi-3", [&] { return json("phi-3-mini"); }},
+                        {"qwen2.5", [&] { return tokenizer::read_folder(tokenizers / "qwen2.5"); }},
+                        {"mistral", [&] {
+                           const auto path = tokenizers / "mistral" / "tokenizer.model.v1";
+                           return tokenizer::read_sentencepiece(read_text_file(path), path.string());
+                         }}};
+  const TemporaryFolder folder;
+  folder.put("text",
+             story_text(0, 20000) + read_text_file(tokenizers / "vectors" / "ggml-vocab-gpt-2.gguf.inp"));
+  const std::string text = read_text_file(folder / "text");
+  for (const auto& [name, read] : cases) {
+    SCOPED_TRACE(name);
+    const tokenizer::Definition definition = read();
+    GgufMetadata metadata = tokenizer::to_gguf(definition, definition.tokens.size() + 5);
+    metadata["general.architecture"] = std::string("llama");
+    GgufWriter(folder / "vocabulary.gguf", metadata, {}).commit();
+    const auto path = tokenizers / (name == std::string("gpt-2")   ? "gpt-2"
+                                    : name == std::string("phi-3") ? "phi-3-mini"
+                                                                   : name);
+    const Tokenizer before = name == std::string("mistral")   ? Tokenizer::load(path / "tokenizer.model.v1")
+                             : name == std::string("qwen2.5") ? Tokenizer::from_folder(path)
+                                                              : Tokenizer::load(path / "tokenizer.json");
+    const Tokenizer after = Tokenizer::load(folder / "vocabulary.gguf");
+    EXPECT_EQ(after.encode(text, {.add_special = false}), before.encode(text, {.add_special = false}));
+    EXPECT_EQ(after.adds_bos(), before.adds_bos());
+  }
+  const auto path = tokenizers / "tiktoken" / "cl100k_base.tiktoken";
+  const auto ranks =
+      tokenizer::read_ranks(read_text_file(path), *tokenizer::known_ranks("cl100k_base"), path.string());
+  expect_error<FormatError>([&] { tokenizer::to_gguf(ranks, ranks.tokens.size()); },
+                            {"only byte-level and SentencePiece's BPE can be written"});
+}
+
+// ---- quantisation
+
+TEST(TypeMixes, GiveTheCostlyPartsMore) {
+  const Shape matrix{512, 512}, vector{512}, thin{512, 96}, odd{512, 100};
+  const TypeMix& mix = find_type_mix("q4_k_m");
+  const auto type = [&](const char* name, const Shape& shape, bool tied = false) {
+    return wanted_type(mix, {name, shape, 32, tied});
+  };
+  EXPECT_EQ(type("blk.10.attn_q.weight", matrix), DType::q4_k);
+  EXPECT_EQ(type("blk.0.attn_v.weight", matrix), DType::q6_k);
+  EXPECT_EQ(type("blk.31.ffn_down.weight", matrix), DType::q6_k);
+  EXPECT_EQ(type("blk.4.ffn_down.weight", matrix), DType::q4_k);
+  EXPECT_EQ(type("blk.6.ffn_down.weight", matrix), DType::q6_k);
+  EXPECT_EQ(type("output.weight", matrix), DType::q6_k);
+  EXPECT_EQ(type("token_embd.weight", matrix), DType::q4_k);
+  EXPECT_EQ(type("token_embd.weight", matrix, true), DType::q6_k);
+  EXPECT_EQ(type("blk.0.attn_norm.weight", vector), DType::f32);
+  EXPECT_EQ(type("blk.0.attn_q.bias", vector), DType::f32);
+  EXPECT_EQ(type("blk.0.ffn_gate_inp.weight", matrix), DType::f32);
+  EXPECT_EQ(fitting_type(DType::q4_k, 512), DType::q4_k);
+  EXPECT_EQ(fitting_type(DType::q4_k, 96), DType::q5_0);
+  EXPECT_EQ(fitting_type(DType::q6_k, 96), DType::q8_0);
+  EXPECT_EQ(fitting_type(DType::q4_0, 100), DType::f16);
+  EXPECT_EQ(fitting_type(DType::f16, 100), DType::f16);
+  expect_error<ValueError>([] { find_type_mix("q9"); }, {"there is no type q9; there are f32", "q4_k_m"});
+}
+
+TEST_F(ModelFiles, QuantisedModelsLoseLittle) {
+  const TemporaryFolder folder;
+  const std::string text = story_text(100000, 6000);
+  const double original = perplexity_of(stories / "f32", text);
+  EXPECT_GT(original, 1.5);
+  EXPECT_LT(original, 60);
+  struct Case {
+    const char *type, *stored;
+    double most;  // times the original
+  };
+  for (const auto& [type, stored, most] :
+       {Case{"f16", "F16", 1.0005}, Case{"bf16", "BF16", 1.002}, Case{"q8_0", "Q8_0", 1.003},
+        Case{"q5_1", "Q5_1", 1.02}, Case{"q4_0", "Q4_0", 1.2}, Case{"q4_k", "Q5_0", 1.03},
+        Case{"q4_k_m", "Q5_0", 1.03}}) {
+    SCOPED_TRACE(type);
+    const auto file = folder / (std::string(type) + ".gguf");
+    const ExportResult result = export_gguf(stories / "f32", file, {.type = type});
+    EXPECT_LE(perplexity_of(file, text), most * original);
+    const GgufFile written(file);
+    EXPECT_EQ(written.type_name("blk.0.attn_q.weight"), stored);
+    EXPECT_EQ(written.type_name("blk.0.ffn_norm.weight"), "F32");
+    EXPECT_EQ(written.require<std::int64_t>("general.file_type"), find_type_mix(type).file_type);
+    for (const auto& tensor : result.tensors)
+      EXPECT_EQ(tensor.to == tensor.wanted,
+                !is_quantised(tensor.wanted) || block_elements(tensor.wanted) == 32);
+  }
+  EXPECT_LT(std::filesystem::file_size(folder / "q4_0.gguf"),
+            std::filesystem::file_size(folder / "f16.gguf") / 2);
+
+  // A GGUF file is quantised as its folder is.
+  export_gguf(stories / "f32", folder / "f32.gguf");
+  export_gguf(folder / "f32.gguf", folder / "again.gguf", {.type = "q8_0"});
+  EXPECT_EQ(read_text_file(folder / "again.gguf"), read_text_file(folder / "q8_0.gguf"));
+  expect_error<ValueError>([&] { export_gguf(folder / "q8_0.gguf", folder / "x.gguf", {.type = "q4_0"}); },
+                           {"is quantised already, as q8_0"});
+  EXPECT_FALSE(std::filesystem::exists(folder / "x.gguf"));
+  export_gguf(folder / "q8_0.gguf", folder / "x.gguf", {.type = "q4_0", .requantise = true});
+  EXPECT_LE(perplexity_of(folder / "x.gguf", text), 1.25 * original);
+}
+
+TEST_F(ModelFiles, AnEndBeforeTheEndLeavesNoFile) {
+  const TemporaryFolder folder;
+  int calls = 0;
+  const ExportResult result = export_gguf(stories / "f32", folder / "out.gguf",
+                                          {.type = "q8_0", .progress = [&](auto...) { return ++calls < 3; }});
+  EXPECT_FALSE(result.finished);
+  EXPECT_TRUE(folder.files().empty());
+}
 
 // ---- perplexity
 
@@ -150,5 +442,110 @@ TEST(ImportanceFiles, ThatAreSomethingElseAreRefused) {
 }
 
 // The differences are of the size of what some thousand tokens say about them: hence a long text, and errors.
+TEST_F(ModelFiles, ImportanceMakesQuantisedModelsNoWorse) {
+  const TemporaryFolder folder;
+  const Model model = Model::load(stories / "f32", exact);
+  const Importance importance =
+      measure_importance(model, model.tokenizer().encode(story_text(0, 100000)), 256);
+  const std::string text = story_text(200000, 100000);  // other stories
+  const auto tokens = static_cast<double>(model.tokenizer().encode(text).size() - 1);
+  for (const char* type : {"q4_0", "q4_1", "q5_0", "q5_1"}) {
+    export_gguf(stories / "f32", folder / "nearest.gguf", {.type = type});
+    const ExportResult result =
+        export_gguf(stories / "f32", folder / "weighed.gguf", {.type = type, .importance = &importance});
+    for (const auto& tensor : result.tensors)
+      EXPECT_EQ(tensor.weighed, is_quantised(tensor.to)) << tensor.name;
+    const Comparison more = compare(surprises_of(folder / "weighed.gguf", text),
+                                    surprises_of(folder / "nearest.gguf", text), tokens);
+    std::cout << type << ": weighed by importance, surprise changes by " << more.mean << " +- " << more.error
+              << "\n";
+    EXPECT_LE(more.mean, 2 * more.error) << type;
+  }
+}
+
+// Formats with sub-blocks in the plain way: each sub-block from its own extremes, without a search.
+struct PlainFormat {
+  DType type;
+  std::size_t sub_block;
+  int most;        // elements are in [0, most], or in [-most - 1, most] without offsets
+  int most_scale;  // scales and offsets likewise
+  bool has_offsets;
+};
+
+std::vector<float> rounded_plainly(std::vector<float> values, const PlainFormat& format) {
+  const std::size_t size = format.sub_block, subs = 256 / size;
+  const auto inverse = [](float x) { return x != 0 ? 1 / x : 0; };
+  for (std::size_t block = 0; block < values.size(); block += 256) {
+    std::vector<float> scales, offsets;
+    for (std::size_t s = 0; s < subs; ++s) {
+      const std::span<const float> part(values.data() + block + size * s, size);
+      const auto [low, high] = std::ranges::minmax(part);
+      const float extreme = -low > high ? low : high;
+      offsets.push_back(format.has_offsets ? -std::min(0.0f, low) : 0);
+      scales.push_back(format.has_offsets ? (high + offsets.back()) / static_cast<float>(format.most)
+                                          : extreme / static_cast<float>(-format.most - 1));
+    }
+    const auto stored = [&](const std::vector<float>& numbers) {
+      const float extreme =
+          *std::ranges::max_element(numbers, {}, [](float number) { return std::abs(number); });
+      const float step = float16(
+          extreme / static_cast<float>(format.has_offsets ? format.most_scale : -format.most_scale - 1));
+      std::vector<float> result;
+      for (const float number : numbers)
+        result.push_back(step *
+                         std::clamp(std::round(number * inverse(step)),
+                                    format.has_offsets ? 0.0f : static_cast<float>(-format.most_scale - 1),
+                                    static_cast<float>(format.most_scale)));
+      return result;
+    };
+    scales = stored(scales);
+    offsets = stored(offsets);
+    const float least = format.has_offsets ? 0.0f : static_cast<float>(-format.most - 1);
+    for (std::size_t i = 0; i < 256; ++i) {
+      float& value = values[block + i];
+      const float scale = scales[i / size], offset = offsets[i / size];
+      value = scale * std::clamp(std::round((value + offset) * inverse(scale)), least,
+                                 static_cast<float>(format.most)) -
+              offset;
+    }
+  }
+  return values;
+}
+
+// Rows are too short for blocks of 256, so the numbers are rounded as if several rows were one, and stored as
+// f32. Formats of 32 elements are rounded as the reference does (quantised_test); what a search gains there
+// is above. Not q6_k, where the search is worse on this model: in 7 of 8 ways to cut the weights into blocks
+// the plain way costs less, 0.0029 against 0.0047 of surprise per token, though its squared error is larger.
+TEST_F(ModelFiles, OurRoundingIsNoWorseThanThePlainOne) {
+  const TemporaryFolder folder;
+  export_gguf(stories / "f32", folder / "f32.gguf");
+  const GgufFile source(folder / "f32.gguf");
+  const auto write = [&](const char* name, const auto& round) {
+    std::vector<GgufTensorSpec> specs;
+    for (const auto& tensor : source.names()) specs.push_back({tensor, DType::f32, source.shape(tensor)});
+    GgufWriter writer(folder / name, source.metadata(), specs);
+    for (const auto& tensor : source.names()) {
+      std::vector<float> values = source.tensor(tensor).to_vector<float>();
+      if (source.shape(tensor).size() == 2) values = round(values);
+      writer.write(std::as_bytes(std::span(values)));
+    }
+    writer.commit();
+    return perplexity_of(folder / name, story_text(200000, 16000));
+  };
+  for (const PlainFormat& format :
+       {PlainFormat{DType::q2_k, 16, 3, 15, true}, PlainFormat{DType::q3_k, 16, 3, 31, false},
+        PlainFormat{DType::q4_k, 32, 15, 63, true}, PlainFormat{DType::q5_k, 32, 31, 63, true}}) {
+    const double plain =
+                     write("plain.gguf", [&](const auto&values) { return rounded_plainly(values, format); }),
+                 searched = write("searched.gguf", [&](const auto&values) {
+                   return dequantise(quantise(tensor<float>(values), format.type))
+                       .template to_vector<float>();
+                 });
+    std::cout << dtype_name(format.type) << ": perplexity " << plain << " plain, " << searched
+              << " by search\n";
+    EXPECT_LE(searched, plain) << dtype_name(format.type);
+  }
+}
+
 }  // namespace
 }  // namespace hearth::llm

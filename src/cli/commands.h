@@ -20,6 +20,8 @@ void add_run(CLI::App& app, Action& action);
 void add_chat(CLI::App& app, Action& action);
 void add_inspect(CLI::App& app, Action& action);
 void add_tokenize(CLI::App& app, Action& action);
+void add_convert(CLI::App& app, Action& action);
+void add_quantize(CLI::App& app, Action& action);
 void add_imatrix(CLI::App& app, Action& action);
 void add_perplexity(CLI::App& app, Action& action);
 void add_train(CLI::App& app, Action& action);

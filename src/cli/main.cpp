@@ -24,6 +24,8 @@ int main(int argc, char** argv) {
   cli::add_chat(app, action);
   cli::add_inspect(app, action);
   cli::add_tokenize(app, action);
+  cli::add_convert(app, action);
+  cli::add_quantize(app, action);
   cli::add_imatrix(app, action);
   cli::add_perplexity(app, action);
   cli::add_demo(app, action);

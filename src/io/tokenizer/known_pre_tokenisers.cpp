@@ -182,4 +182,13 @@ std::optional<KnownPreTokeniser> find_pre_tokeniser(std::string_view name) {
   return found->make();
 }
 
+std::optional<std::string_view> pre_tokeniser_name(const KnownPreTokeniser& pre) {
+  const auto found = std::ranges::find_if(names, [&](const Name& name) {
+    const auto known = name.make();
+    return known.patterns == pre.patterns && known.nfc == pre.nfc &&
+           known.whole_pieces_first == pre.whole_pieces_first;
+  });
+  return found == std::end(names) ? std::nullopt : std::optional(found->name);
+}
+
 }  // namespace hearth::tokenizer

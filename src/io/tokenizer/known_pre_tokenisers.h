@@ -17,6 +17,8 @@ struct KnownPreTokeniser {
 
 // Nothing for an unknown name.
 std::optional<KnownPreTokeniser> find_pre_tokeniser(std::string_view name);
+// A name of one that cuts the same; nothing if none does.
+std::optional<std::string_view> pre_tokeniser_name(const KnownPreTokeniser& pre);
 
 // Patterns that other readers name too.
 std::string gpt2_pattern();

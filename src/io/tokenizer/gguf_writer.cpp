@@ -1,0 +1,204 @@
+// Tokenizers to the metadata of GGUF files.
+#include "io/tokenizer/gguf_writer.h"
+
+#include <fmt/format.h>
+
+#include "io/tokenizer/byte_tokens.h"
+#include "io/tokenizer/known_pre_tokenisers.h"
+#include "io/tokenizer/reader_support.h"
+
+namespace hearth::tokenizer {
+namespace {
+
+// The reverse of what the reader of GGUF files does.
+std::int32_t number_of(TokenKind kind) {
+  switch (kind) {
+    case TokenKind::unknown:
+      return 2;
+    case TokenKind::control:
+      return 3;
+    case TokenKind::user_defined:
+      return 4;
+    case TokenKind::unused:
+      return 5;
+    case TokenKind::byte:
+      return 6;
+    case TokenKind::normal:
+      break;
+  }
+  return 1;
+}
+
+class GgufTokenizerWriter {
+ public:
+  GgufTokenizerWriter(const Definition& definition, std::size_t size)
+      : definition_(definition), size_(size) {}
+
+  GgufMetadata write() {
+    if (definition_.tokens.size() > size_)
+      fail(definition_.source,
+           fmt::format("{} tokens, and the model has {}", definition_.tokens.size(), size_));
+    const auto* bpe = std::get_if<BpeModel>(&definition_.model);
+    if (!bpe || bpe->options.symbols == BpeSymbols::bytes)
+      fail(definition_.source, "only byte-level and SentencePiece's BPE can be written to GGUF files");
+    scores_.assign(size_, 0);
+    const bool byte_level = bpe->options.symbols == BpeSymbols::bytes_as_characters;
+    if (byte_level)
+      write_byte_level(*bpe);
+    else
+      write_sentencepiece(*bpe);
+    write_tokens(!byte_level);
+    write_special(!byte_level);
+    return std::move(metadata_);
+  }
+
+ private:
+  void set(std::string_view name, GgufValue value) {
+    metadata_.insert_or_assign(fmt::format("tokenizer.ggml.{}", name), std::move(value));
+  }
+  [[noreturn]] void refuse(std::string_view what) const {
+    fail(definition_.source, fmt::format("{} cannot be written to a GGUF file", what));
+  }
+
+  void write_byte_level(const BpeModel& bpe) {
+    KnownPreTokeniser pre;
+    pre.whole_pieces_first = bpe.options.whole_pieces_first;
+    for (const auto& step : definition_.normaliser) {
+      const auto* form = std::get_if<NormalFormStep>(&step);
+      if (!form || form->form != NormalForm::nfc) refuse("its normaliser");
+      pre.nfc = true;
+    }
+    for (const auto& step : definition_.pre_tokeniser) {
+      const auto* split = std::get_if<SplitStep>(&step);
+      if (!split || !split->is_pattern || split->behaviour != SplitBehaviour::isolated || split->invert)
+        refuse("its pre-tokeniser");
+      pre.patterns.push_back(split->what);
+    }
+    const auto name = pre_tokeniser_name(pre);
+    if (!name) refuse("its pre-tokeniser, which has no name there,");
+    set("model", std::string("gpt2"));
+    set("pre", std::string(*name));
+    write_merges(*bpe.merges);
+  }
+
+  static bool is_collapsing(const NormaliserStep& step) {
+    return std::holds_alternative<CollapseSpacesStep>(step);
+  }
+  static bool is_collapsing(const PreTokeniserStep&) { return false; }
+
+  // Text with " " as the mark and one more in front; GGUF leaves that to the name of the model.
+  void write_sentencepiece(const BpeModel& bpe) {
+    bool prefix = false, marks = false, collapses = false;
+    const auto read = [&](const auto& steps) {
+      for (const auto& step : steps) {
+        const auto* prepend = std::get_if<PrependStep>(&step);
+        const auto* replace = std::get_if<ReplaceStep>(&step);
+        if (prepend && (prepend->text == space_mark || prepend->text == " "))
+          prefix = true;
+        else if (replace && replace->what == " " && replace->by == space_mark)
+          marks = true;
+        else if (is_collapsing(step))
+          collapses = true;
+        else
+          refuse("what it does with a text");
+      }
+    };
+    read(definition_.normaliser);
+    read(definition_.pre_tokeniser);
+    if (!marks) refuse("a vocabulary whose tokens are neither bytes nor SentencePiece's");
+    set("model", std::string("llama"));
+    set("pre", std::string("default"));
+    set("add_space_prefix", prefix);
+    if (collapses) set("remove_extra_whitespaces", true);
+    if (bpe.merges)
+      score_merges(*bpe.merges);
+    else
+      for (std::size_t i = 0; i < definition_.tokens.size(); ++i) scores_[i] = definition_.tokens[i].score;
+  }
+
+  // GGUF has no ranks here, only scores: of all neighbours that together are a token, those are merged whose
+  // token has the highest. Which pair makes a token follows from that (see bpe.cpp), so that a score for each
+  // token says as much as the ranks do, if merges with one result are neighbours among them. What no merge
+  // makes comes last.
+  void score_merges(const std::vector<Merge>& merges) {
+    scores_.assign(size_, -static_cast<float>(merges.size()));
+    std::vector<bool> made(size_);
+    for (std::size_t rank = 0; rank < merges.size(); ++rank) {
+      const auto result = static_cast<std::size_t>(merges[rank].result);
+      if (rank > 0 && merges[rank - 1].result == merges[rank].result) continue;
+      if (made[result]) refuse("an order of merges that no scores have");
+      made[result] = true;
+      scores_[result] = -static_cast<float>(rank);
+    }
+  }
+
+  void write_merges(const std::vector<Merge>& merges) {
+    std::vector<std::string> texts;
+    texts.reserve(merges.size());
+    const auto text = [&](TokenId id) -> const std::string& {
+      return definition_.tokens[static_cast<std::size_t>(id)].text;
+    };
+    for (const auto& merge : merges) texts.push_back(text(merge.left) + ' ' + text(merge.right));
+    set("merges", GgufArray{std::move(texts)});
+  }
+
+  void write_tokens(bool with_scores) {
+    std::vector<std::string> texts(size_);
+    std::vector<std::int32_t> kinds(size_, number_of(TokenKind::unused));
+    for (std::size_t i = 0; i < size_; ++i) {
+      const Token* token = i < definition_.tokens.size() ? &definition_.tokens[i] : nullptr;
+      if (!token || token->text.empty()) {
+        texts[i] = fmt::format("[PAD{}]", i);
+        continue;
+      }
+      texts[i] = token->text;
+      TokenKind kind = token->kind;
+      if (definition_.special.unknown == static_cast<TokenId>(i)) kind = TokenKind::unknown;
+      if (with_scores && kind == TokenKind::normal && byte_of_token_text(token->text)) kind = TokenKind::byte;
+      kinds[i] = number_of(kind);
+    }
+    set("tokens", GgufArray{std::move(texts)});
+    set("token_type", GgufArray{std::move(kinds)});
+    if (with_scores) set("scores", GgufArray{std::move(scores_)});
+  }
+
+  // Where there are defaults, what is absent has to be said: no id is this large.
+  void write_special(bool with_defaults) {
+    const auto& special = definition_.special;
+    const auto write = [&](std::string_view name, std::optional<TokenId> id) {
+      if (id) set(name, static_cast<std::uint32_t>(*id));
+    };
+    const auto write_with_default = [&](std::string_view name, std::optional<TokenId> id) {
+      write(name, id);
+      if (!id && with_defaults) set(name, std::uint32_t{0xffffffff});
+    };
+    write_with_default("bos_token_id", special.bos);
+    write_with_default("eos_token_id", special.eos);
+    write_with_default("unknown_token_id", special.unknown);
+    write("padding_token_id", special.padding);
+    write("seperator_token_id", special.separator);  // as it is spelled there
+    write("mask_token_id", special.mask);
+    write("eot_token_id", special.end_of_turn);
+    write("eom_token_id", special.end_of_message);
+    const auto around = [&](std::string_view name, const std::vector<TokenId>& tokens,
+                            std::optional<TokenId> id) {
+      if (!tokens.empty() && tokens != std::vector{id.value_or(-1)}) refuse("what it puts around a text");
+      set(name, !tokens.empty());
+    };
+    around("add_bos_token", definition_.prefix, special.bos);
+    around("add_eos_token", definition_.suffix, special.eos);
+  }
+
+  const Definition& definition_;
+  const std::size_t size_;
+  std::vector<float> scores_;
+  GgufMetadata metadata_;
+};
+
+}  // namespace
+
+GgufMetadata to_gguf(const Definition& definition, std::size_t size) {
+  return GgufTokenizerWriter(definition, size).write();
+}
+
+}  // namespace hearth::tokenizer
