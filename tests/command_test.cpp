@@ -94,7 +94,10 @@ TEST_F(Command, WrongUseIsStatus2) {
                                 "convert a b --type q4_0",
                                 "imatrix a b",
                                 "perplexity a",
-                                "perplexity a b --window 1"}) {
+                                "perplexity a b --window 1",
+                                "bench",
+                                "bench llm m --shape tiny",
+                                "bench llm --lengths 0"}) {
     const Ran wrong = run(arguments);
     EXPECT_EQ(wrong.status, 2) << arguments;
     EXPECT_TRUE(wrong.errors.starts_with("hearth: error: ")) << wrong.errors;
@@ -390,6 +393,25 @@ TEST_F(ModelCommand, AnInterruptEndsAMeasurementWithItsFiguresSoFar) {
   if (!ran.output.empty()) {
     EXPECT_EQ(nlohmann::json::parse(ran.output)["complete"], false);
   }
+}
+
+TEST_F(ModelCommand, MeasuresSpeed) {
+  const auto json = nlohmann::json::parse(
+      run("bench llm --shape tiny --type q4_0 --lengths 8,16 -n 4 --repeats 1 --device cpu --json").output);
+  ASSERT_EQ(json["rows"].size(), 2u);
+  EXPECT_EQ(json["rows"][1]["length"], 16);
+  EXPECT_GT(json["rows"][1]["tokens_per_second"].get<double>(), 0);
+  EXPECT_GT(json["read_bandwidth"].get<double>(), 1e8);
+  // Two layers and the output in 4.5 bits, norms in 32, and the keys and values of 16 to 20 tokens.
+  const double matrices = 2 * (256 * 512 + 256 * 256 + 3 * 256 * 768) + 512 * 256, norms = 5 * 256;
+  EXPECT_NEAR(json["rows"][1]["bytes_per_token"].get<double>(),
+              matrices * 4.5 / 8 + norms * 4 + 18 * 2 * 2 * 128 * 2, 1);
+  const Ran table = run("bench llm '" + stories_file + "' --lengths 8 -n 4 --repeats 1 --device cpu");
+  EXPECT_EQ(table.status, 0) << table.errors;
+  EXPECT_NE(table.output.find("of bandwidth"), std::string::npos) << table.output;
+  const Ran long_one = run("bench llm '" + stories_file + "' --lengths 1000000 --device cpu");
+  EXPECT_EQ(long_one.status, 1);
+  EXPECT_NE(long_one.errors.find("do not fit a context of 2048"), std::string::npos) << long_one.errors;
 }
 
 }  // namespace

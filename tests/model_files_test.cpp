@@ -16,6 +16,7 @@
 #include "llm/gguf_export.h"
 #include "llm/importance.h"
 #include "llm/perplexity.h"
+#include "llm/random_model.h"
 #include "llm/type_mix.h"
 #include "llm/weights.h"
 #include "temporary_folder.h"
@@ -545,6 +546,24 @@ TEST_F(ModelFiles, OurRoundingIsNoWorseThanThePlainOne) {
               << " by search\n";
     EXPECT_LE(searched, plain) << dtype_name(format.type);
   }
+}
+
+// ---- random models
+
+TEST(RandomModels, HaveTheShapeAskedFor) {
+  const KnownShape& shape = find_known_shape("tiny");
+  for (const DType type : {DType::q4_0, DType::q4_k, DType::f32}) {
+    const Model model = make_random_model(shape.config, {.type = type}, {.device = Device{}, .context = 64});
+    const std::int64_t layer = 256 * (256 + 128 + 128) + 256 * 256 + 3 * 256 * 768 + 2 * 256;
+    EXPECT_EQ(model.parameters(), 2 * layer + 2 * 512 * 256 + 256);
+    Session session(model);
+    const std::vector<TokenId> tokens{1, 2, 3};
+    for (const float score : session.feed(tokens)) ASSERT_TRUE(std::isfinite(score));
+    expect_error<ValueError>([&] { (void)model.tokenizer(); }, {"came without a tokenizer"});
+    expect_error<ValueError>([&] { session.generate(tokens); }, {"came without a tokenizer"});
+  }
+  EXPECT_EQ(find_known_shape("llama-3-8b").config.feed_forward, 14336);
+  expect_error<ValueError>([] { find_known_shape("x"); }, {"no shape is called x; there are llama-3.2-1b"});
 }
 
 }  // namespace

@@ -24,6 +24,7 @@ void add_convert(CLI::App& app, Action& action);
 void add_quantize(CLI::App& app, Action& action);
 void add_imatrix(CLI::App& app, Action& action);
 void add_perplexity(CLI::App& app, Action& action);
+void add_bench(CLI::App& app, Action& action);
 void add_train(CLI::App& app, Action& action);
 void add_devices(CLI::App& app, Action& action);
 void add_doctor(CLI::App& app, Action& action);

@@ -28,6 +28,7 @@ int main(int argc, char** argv) {
   cli::add_quantize(app, action);
   cli::add_imatrix(app, action);
   cli::add_perplexity(app, action);
+  cli::add_bench(app, action);
   cli::add_demo(app, action);
   cli::add_train(app, action);
   cli::add_devices(app, action);

@@ -1,0 +1,223 @@
+// `hearth bench llm`: how fast a language model runs, and what limits it.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "cli/commands.h"
+#include "cli/language_model.h"
+#include "cli/table.h"
+#include "hearth/error.h"
+#include "hearth/eval.h"
+#include "hearth/ops.h"
+#include "hearth/progress.h"
+#include "hearth/random.h"
+#include "llm/model.h"
+#include "llm/random_model.h"
+#include "train/interrupt.h"
+
+namespace hearth::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+struct BenchOptions {
+  ModelOptions model;
+  std::string shape, type = "q4_0";
+  std::vector<std::int64_t> lengths = {128, 512};
+  std::int64_t tokens = 32;
+  int repeats = 3;
+  bool json = false;
+};
+
+// At one length of the sequence; medians.
+struct Row {
+  std::int64_t length;
+  double prompt_seconds;   // to take in all of it
+  double token_seconds;    // for one more
+  double bytes_per_token;  // that have to be read for it
+};
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+// Bytes per second of a sum over more than caches hold.
+double read_bandwidth(Device device, int repeats) {
+  const DeviceScope here(device);
+  const Tensor numbers = rand({std::int64_t{1} << 26}).eval();
+  std::vector<double> seconds;
+  for (int i = 0; i < repeats + 1; ++i) {
+    synchronize(device);
+    const auto start = Clock::now();
+    sum(numbers).eval();
+    synchronize(device);
+    if (i > 0) seconds.push_back(seconds_since(start));  // the first compiles and warms up
+  }
+  return static_cast<double>(numbers.numel()) * 4 / *std::min_element(seconds.begin(), seconds.end());
+}
+
+double bytes_of(const Tensor& tensor) {
+  return tensor.defined() ? static_cast<double>(storage_bytes(tensor.dtype(), tensor.numel())) : 0;
+}
+
+// All weights, but of an embedding that is not also the output only a row, and of experts those that are
+// used.
+double weight_bytes_per_token(const llm::Model& model) {
+  const llm::Weights& weights = model.state()->weights;
+  const llm::ModelConfig& c = model.config();
+  double bytes = static_cast<double>(model.weight_bytes());
+  if (weights.output.weight.variable() != weights.embedding.variable()) bytes -= bytes_of(weights.embedding);
+  if (c.experts == 0) return bytes;
+  const double unused = 1 - static_cast<double>(c.experts_used) / static_cast<double>(c.experts);
+  for (const llm::LayerWeights& layer : weights.layers)
+    for (const Tensor* experts : {&layer.experts.gate, &layer.experts.up, &layer.experts.down})
+      bytes -= unused * bytes_of(*experts);
+  return bytes;
+}
+
+// Nothing where it was interrupted.
+std::optional<Row> measure(const llm::Model& model, std::int64_t length, const BenchOptions& options,
+                           const train::InterruptGuard& interrupt) {
+  const auto vocabulary = static_cast<TokenId>(model.config().vocabulary);
+  std::vector<TokenId> prompt;
+  for (std::int64_t i = 0; i < length; ++i) prompt.push_back(static_cast<TokenId>(i * 7919 % vocabulary));
+  llm::Session session(model);
+  std::vector<double> prompt_seconds, token_seconds;
+  for (int repeat = 0; repeat <= options.repeats; ++repeat) {
+    session.truncate(0);
+    auto start = Clock::now();
+    session.feed(prompt);
+    const double first = seconds_since(start);
+    start = Clock::now();
+    for (std::int64_t i = 0; i < options.tokens; ++i)
+      session.feed({&prompt[static_cast<std::size_t>(i % length)], 1});
+    if (interrupt.requested()) return std::nullopt;
+    if (repeat == 0) continue;  // plans are made and kernels compiled
+    prompt_seconds.push_back(first);
+    token_seconds.push_back(seconds_since(start) / static_cast<double>(options.tokens));
+  }
+  const llm::ModelConfig& c = model.config();  // of the cache, pages that are not full are not read
+  const auto cached_token = static_cast<double>(
+      storage_bytes(model.state()->cache.keys[0].dtype(), 2 * c.layers * c.groups * c.head_size));
+  return Row{length, median(prompt_seconds), median(token_seconds),
+             weight_bytes_per_token(model) +
+                 cached_token * (static_cast<double>(length) + static_cast<double>(options.tokens) / 2)};
+}
+
+llm::Model make_model(const BenchOptions& options, std::int64_t context) {
+  ModelOptions model = options.model;
+  if (model.load.context == 0) model.load.context = context;
+  if (options.shape.empty()) return load_model(model);
+  const llm::KnownShape& shape = llm::find_known_shape(options.shape);
+  llm::ModelConfig config = shape.config;
+  config.name = fmt::format("{} with random weights", shape.name);
+  const DType type = dtype_from_name(options.type);
+  return llm::make_random_model(config, {.type = type, .tied = shape.tied}, load_options(model));
+}
+
+void print_json(const llm::Model& model, const std::vector<Row>& rows, double bandwidth) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const Row& row : rows) {
+    const double reached = row.bytes_per_token / row.token_seconds;
+    list.push_back({{"length", row.length},
+                    {"prompt_tokens_per_second", static_cast<double>(row.length) / row.prompt_seconds},
+                    {"tokens_per_second", 1 / row.token_seconds},
+                    {"bytes_per_token", row.bytes_per_token},
+                    {"bytes_per_second", reached},
+                    {"part_of_bandwidth", reached / bandwidth}});
+  }
+  const nlohmann::json json{
+      {"model", model.config().name},       {"device", to_string(model.device())},
+      {"parameters", model.parameters()},   {"weight_bytes", model.weight_bytes()},
+      {"cache_bytes", model.cache_bytes()}, {"peak_bytes", memory_stats(model.device()).peak},
+      {"read_bandwidth", bandwidth},        {"rows", list}};
+  fmt::print("{}\n", json.dump(2));
+}
+
+void print_table(const llm::Model& model, const std::vector<Row>& rows, double bandwidth) {
+  fmt::print("{}: {:.3g} M parameters, {} of weights, {} of keys and values, on {}\n", model.config().name,
+             static_cast<double>(model.parameters()) * 1e-6, size_text(model.weight_bytes()),
+             size_text(model.cache_bytes()), to_string(model.device()));
+  fmt::print("memory at most {}; a sum of numbers reads {:.1f} GB/s\n\n",
+             size_text(memory_stats(model.device()).peak), bandwidth * 1e-9);
+  Table table{{"length", "prompt tokens/s", "tokens/s", "read per token", "GB/s", "of bandwidth"}};
+  for (const Row& row : rows) {
+    const double reached = row.bytes_per_token / row.token_seconds;
+    table.push_back({std::to_string(row.length),
+                     fmt::format("{:.1f}", static_cast<double>(row.length) / row.prompt_seconds),
+                     fmt::format("{:.2f}", 1 / row.token_seconds),
+                     size_text(static_cast<std::size_t>(row.bytes_per_token)),
+                     fmt::format("{:.2f}", reached * 1e-9),
+                     fmt::format("{:.0f} %", 100 * reached / bandwidth)});
+  }
+  fmt::print("{}", plain(table));
+}
+
+int bench(const BenchOptions& options) {
+  if (options.model.model.empty() == options.shape.empty())
+    throw ValueError("either a model or --shape is needed");
+  const std::int64_t longest = *std::max_element(options.lengths.begin(), options.lengths.end());
+  const llm::Model model = make_model(options, longest + options.tokens);
+  if (longest + options.tokens > model.context())
+    throw ValueError(fmt::format("{} tokens after {} do not fit a context of {}; shorter: --lengths",
+                                 options.tokens, longest, model.context()));
+  const train::InterruptGuard interrupt(true);
+  ProgressBar bar;
+  bar.begin("measuring", static_cast<std::int64_t>(options.lengths.size()) + 1);
+  const double bandwidth = read_bandwidth(model.device(), options.repeats);
+  reset_peak_memory(model.device());
+  std::vector<Row> rows;
+  for (const std::int64_t length : options.lengths) {
+    bar.update(static_cast<std::int64_t>(rows.size()) + 1, {});
+    const auto row = measure(model, length, options, interrupt);
+    if (!row) break;
+    rows.push_back(*row);
+  }
+  bar.clear();
+  if (interrupt.requested()) return interrupted;
+  (options.json ? print_json : print_table)(model, rows, bandwidth);
+  return success;
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, Action& action) {
+  auto options = std::make_shared<BenchOptions>();
+  auto* group = app.add_subcommand("bench", "Measure speed");
+  group->require_subcommand(1);
+  auto* command = group->add_subcommand("llm", "Speed of a language model, and the bandwidth it reaches");
+  auto* model = command->add_option("model", options->model.model,
+                                    "A GGUF file, or a folder with config.json and safetensors");
+  std::string shapes;
+  for (const auto& shape : llm::known_shapes()) shapes += (shapes.empty() ? "" : ", ") + shape.name;
+  command
+      ->add_option("--shape", options->shape,
+                   fmt::format("Instead of a model, random weights in the shape of one: {}", shapes))
+      ->excludes(model);
+  command->add_option("--type", options->type, "Type of random weights: q4_0, q4_k, q8_0, f16, ...")
+      ->capture_default_str();
+  add_model_options(*command, options->model);
+  command->add_option("--lengths", options->lengths, "Lengths of the prompts")
+      ->delimiter(',')
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
+      ->capture_default_str();
+  command->add_option("-n,--tokens", options->tokens, "Tokens to generate after each")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
+      ->capture_default_str();
+  command->add_option("--repeats", options->repeats, "Times; the median counts")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command->add_flag("--json", options->json, "Print the figures as JSON");
+  command->callback([options, &action] { action = [options] { return bench(*options); }; });
+}
+
+}  // namespace hearth::cli
