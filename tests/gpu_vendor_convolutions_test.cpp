@@ -395,6 +395,12 @@ TEST_F(GpuFakeMiopen, TheFindModeSaysWhetherItSearches) {
   EXPECT_EQ(*searches_, 4);
 }
 
+TEST_F(GpuFakeMiopen, IsNamedWithItsVersion) {
+  std::vector<OpenAttempt> attempts;
+  EXPECT_EQ(installed_dnn_library(test_gpu()->driver(), attempts), "MIOpen 3.9.1");
+  EXPECT_EQ(libraries_[0]->name(), "MIOpen 3.9.1");
+}
+
 TEST(GpuIncompleteMiopen, IsNotUsed) {
   if (!test_installation("incomplete")) GTEST_SKIP() << "not the installation with the incomplete stand-in";
   ASSERT_NE(test_gpu(), nullptr);
@@ -408,6 +414,8 @@ TEST(GpuIncompleteMiopen, IsNotUsed) {
   ASSERT_EQ(attempts.size(), 2u);  // opened, and then:
   EXPECT_TRUE(attempts[1].problem.starts_with("lacks miopenConvolutionBackwardWeightsGetSolution"))
       << attempts[1].problem;
+  std::vector<OpenAttempt> again;
+  EXPECT_EQ(installed_dnn_library(test_gpu()->driver(), again), "");
   set_config(before);
 }
 
