@@ -3,17 +3,12 @@
 
 #include "gpu/expression_kernel.h"
 #include "gpu/expression_source.h"
+#include "gpu/kernel_arguments.h"
 #include "gpu/kernels.h"
 #include "hearth/error.h"
 
 namespace hearth::gpu {
 namespace {
-
-// As kernels/indexing.h has it.
-struct Fault {
-  std::uint64_t* word;
-  std::uint64_t operation;
-};
 
 KernelSource source_of(bool gradient, DType scores, DType classes, int packet) {
   const auto x = storage_type(scores), index = storage_type(classes);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "gpu/expression_source.h"
+#include "gpu/kernel_arguments.h"
 #include "gpu/kernels.h"
 #include "hearth/error.h"
 
@@ -12,16 +13,6 @@ namespace hearth::gpu {
 namespace {
 
 constexpr unsigned threads = 256;
-
-// As kernels/block_formats.h and kernels/indexing.h have them.
-struct Blocks {
-  const void* data;
-  std::uint64_t count;
-};
-struct Fault {
-  std::uint64_t* word;
-  std::uint64_t operation;
-};
 
 class ExpertKernel final : public Kernel {
  public:

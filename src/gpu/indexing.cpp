@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "gpu/expression_source.h"
+#include "gpu/kernel_arguments.h"
 #include "gpu/kernels.h"
 #include "gpu/line_sort.h"
 #include "gpu/nest.h"
@@ -12,11 +13,7 @@ namespace {
 
 constexpr unsigned threads = 256;
 
-// As kernels/indexing.h has them.
-struct Fault {
-  std::uint64_t* word;
-  std::uint64_t operation;
-};
+// As kernels/indexing.h has it.
 struct IndexKeys {
   const void* indices;
   Nest<1> places;

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "gpu/expression_source.h"
+#include "gpu/kernel_arguments.h"
 #include "gpu/kernels.h"
 #include "gpu/nest.h"
 #include "hearth/error.h"
@@ -17,12 +18,6 @@ namespace hearth::gpu {
 namespace {
 
 constexpr unsigned threads = 256;
-
-// As kernels/indexing.h has it.
-struct Fault {
-  std::uint64_t* word;
-  std::uint64_t operation;
-};
 
 // ---- store_rows
 

@@ -7,6 +7,7 @@
 
 #include "gpu/expression_source.h"
 #include "gpu/gemm_tiles.h"
+#include "gpu/kernel_arguments.h"
 #include "gpu/kernels.h"
 #include "gpu/nest.h"
 #include "hearth/error.h"
@@ -19,15 +20,6 @@ namespace {
 
 constexpr unsigned threads = 256;
 
-// As kernels/quantised.h and kernels/indexing.h have them.
-struct Blocks {
-  const void* data;
-  std::uint64_t count;
-};
-struct Fault {
-  std::uint64_t* word;
-  std::uint64_t operation;
-};
 constexpr std::size_t rounding_bytes = 8;
 
 std::uint64_t block_count(const Layout& weight) {
