@@ -155,6 +155,8 @@ TEST_F(Command, ListsDevices) {
     EXPECT_TRUE(device["pci_address"].get<std::string>().starts_with("0000:")) << device;
     EXPECT_NE(table.output.find(device["architecture"].get<std::string>()), std::string::npos);
     EXPECT_NE(table.output.find(device["library"].get<std::string>()), std::string::npos);
+    ASSERT_TRUE(device.contains("dnn_library"));
+    EXPECT_TRUE(device["dnn_library"].is_null() || device["dnn_library"].is_string()) << device;
   }
 }
 

@@ -144,13 +144,19 @@ TEST_F(ConfigTest, Tuning) {
   expect_config_error({{"enable_tuning", "perhaps"}}, "enable_tuning");
   expect_config_error({{"enable_matrix_cores", "2"}}, "enable_matrix_cores");
   expect_config_error({{"vendor_blas_enabled", ""}}, "vendor_blas_enabled");
+  expect_config_error({{"vendor_dnn_enabled", "some"}}, "vendor_dnn_enabled");
+  expect_config_error({{"miopen_find_mode", "slow"}}, "fast, hybrid, normal");
   const Config read = config_from_text({{"enable_tuning", "on"},
                                         {"enable_matrix_cores", "off"},
                                         {"vendor_blas_enabled", "off"},
+                                        {"vendor_dnn_enabled", "off"},
+                                        {"miopen_find_mode", "NORMAL"},
                                         {"tuning_file", "/tmp/t.json"}});
   EXPECT_TRUE(read.enable_tuning);
   EXPECT_FALSE(read.enable_matrix_cores);
   EXPECT_FALSE(read.vendor_blas_enabled);
+  EXPECT_FALSE(read.vendor_dnn_enabled);
+  EXPECT_EQ(read.miopen_find_mode, MiopenFindMode::normal);
   EXPECT_EQ(read.tuning_file, "/tmp/t.json");
   // Plans made with other options are not taken for these: tests of the GPU show what they do there.
   clear_plan_cache();
@@ -165,6 +171,8 @@ TEST_F(ConfigTest, Tuning) {
   EXPECT_EQ(plans(), 3u);
   set({{"enable_tuning", "on"}});
   EXPECT_EQ(plans(), 4u);
+  set({{"vendor_dnn_enabled", "off"}});
+  EXPECT_EQ(plans(), 5u);
 }
 
 TEST_F(ConfigTest, PlanCache) {

@@ -87,6 +87,7 @@ class Doctor : public testing::Test {
     machine.hip = &hip;
     machine.cuda = &cuda;
     machine.gpus = gpus;
+    machine.miopen = miopen;
     machine.variable = [this](const char* name) {
       const auto value = variables.find(name);
       return value == variables.end() ? std::string() : value->second;
@@ -116,6 +117,7 @@ class Doctor : public testing::Test {
   std::map<std::string, int> errors;
   std::map<std::string, std::string> variables;
   Driver hip, cuda;
+  OptionalLibrary miopen;
   std::vector<DeviceInfo> gpus;
 };
 
@@ -239,6 +241,16 @@ TEST_F(Doctor, RocBlasWithoutKernelsForTheChip) {
   expect("rocBLAS", Verdict::ok, "has kernels for rocm:0");
   gpus[0].architecture = "gfx110";  // part of another's name
   expect("rocBLAS", Verdict::warning, "no kernels");
+}
+
+TEST_F(Doctor, LibrariesThatAreNotNeeded) {
+  expect("MIOpen", Verdict::not_applicable, "not installed");
+  miopen.attempts = {{"/opt/rocm/lib/libMIOpen.so.1", ""}};
+  miopen.version = "MIOpen 3.4.0";
+  expect("MIOpen", Verdict::ok, "MIOpen 3.4.0, /opt/rocm/lib/libMIOpen.so.1");
+  miopen.version = "";
+  miopen.attempts.push_back({"/opt/rocm/lib/libMIOpen.so.1", "lacks miopenCreateWithStream"});
+  expect("MIOpen", Verdict::warning, "lacks miopenCreateWithStream; it is not used");
 }
 
 TEST_F(Doctor, MissingLibraries) {

@@ -4,9 +4,10 @@
 #include <atomic>
 #include <fstream>
 
-#include "gpu/library_product.h"
+#include "gpu/library_kernel.h"
 #include "gpu/product_choice.h"
 #include "gpu/tuner.h"
+#include "gpu/vendor/installation.h"
 #include "gpu_steps.h"
 #include "hearth/hearth.h"
 #include "temporary_folder.h"
@@ -20,11 +21,12 @@ using cpu::random_array;
 enum class Conduct { right, wrong, failing };
 
 // Computes on the host what it is told of a product, so that the description itself is tested.
-class HostCall final : public ProductCall {
+class HostCall final : public LibraryCall {
  public:
   HostCall(GpuDevice& device, const PlainProduct& product, const std::atomic<Conduct>& conduct,
            std::atomic<int>& runs)
       : device_(device), product_(product), conduct_(conduct), runs_(runs) {}
+  std::string name() const override { return "#0"; }
   std::size_t workspace_bytes() const override { return 1000; }
 
   void run(StreamHandle stream, const void* a, const void* b, void* result, void*) const override {
@@ -75,8 +77,8 @@ class HostLibrary final : public ProductLibrary {
   explicit HostLibrary(GpuDevice& device) : device_(device) {}
   const std::string& name() const override { return name_; }
   bool by_default() const override { return true; }
-  std::vector<std::unique_ptr<ProductCall>> calls(const PlainProduct& product, int) const override {
-    std::vector<std::unique_ptr<ProductCall>> calls;
+  LibraryCalls calls(const PlainProduct& product, int) const override {
+    LibraryCalls calls;
     if (product.dtype == DType::f32)
       calls.push_back(std::make_unique<HostCall>(device_, product, conduct, runs));
     return calls;

@@ -4,7 +4,7 @@
 #include "gpu/product_choice.h"
 #include "gpu/replay.h"
 #include "gpu/tuner.h"
-#include "gpu/vendor/product_library.h"
+#include "gpu/vendor/vendor_library.h"
 #include "gpu_steps.h"
 #include "hearth/hearth.h"
 
@@ -32,7 +32,7 @@ class GpuVendorLibraries : public testing::Test {
   }
   static std::string reasons() {
     std::string text;
-    for (const OpenAttempt& attempt : product_library_attempts())
+    for (const OpenAttempt& attempt : library_attempts())
       text += attempt.name + ": " + attempt.problem + "\n";
     return text;
   }

@@ -142,6 +142,31 @@ TEST_F(TunerTest, ALibraryThatEndsTheProcessIsNotTriedAgain) {
   later.clear();
 }
 
+TEST_F(TunerTest, ALibraryThatEndsTheProcessWhenAskedIsNotAskedAgain) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const std::filesystem::path file = std::filesystem::temp_directory_path() / "hearth-tuner-asked.json";
+  {
+    // One that answers has computed nothing yet: it may still end the process later.
+    Tuner tuner(file, "v1");
+    EXPECT_TRUE(tuner.ask("chip a", [] {}));
+    EXPECT_THROW(tuner.ask("chip a", [] { throw DnnError("status 3"); }), DnnError);
+    std::string problem;
+    EXPECT_TRUE(read_tuning_file(file, problem).unfinished.empty());
+    EXPECT_TRUE(read_tuning_file(file, problem).trusted.empty());
+  }
+  EXPECT_DEATH(Tuner(file, "v1").ask("chip a", [] { std::abort(); }), "");
+  testing::internal::CaptureStderr();
+  Tuner later(file, "v1");
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("chip a is not used"), std::string::npos);
+  bool asked = false;
+  EXPECT_FALSE(later.ask("chip a", [&] { asked = true; }));
+  EXPECT_FALSE(asked);
+  EXPECT_FALSE(later.admit("p", right("a", 1)));
+  EXPECT_TRUE(later.ask("chip b", [&] { asked = true; }));
+  EXPECT_TRUE(asked);
+  later.clear();
+}
+
 TEST_F(TunerTest, NoMemoryIsNobodysFault) {
   Tuner tuner(file_, "v1");
   const TuningCandidate large{"a", "chip a", [] { throw OutOfMemory("no room", 1, 0); }, {}};

@@ -12,9 +12,14 @@ namespace hearth {
 
 // conservative: no fusion, every operation as written. balanced: fusion and common subexpressions.
 // aggressive: also what changes results in the last place: divisions by a number become multiplications,
-// and products are computed in the way that was measured to be fastest.
+// and products and convolutions are computed in the way that was measured to be fastest.
 // explain() shows what a level did.
 enum class OptimizationLevel { conservative, balanced, aggressive };
+
+// How MIOpen looks for its ways to convolve when ways are measured. fast: what its database or its heuristic
+// names, at once. hybrid: where its database does not know a shape, it compiles and times all its ways, which
+// takes seconds to minutes per shape. normal: it does so for every shape.
+enum class MiopenFindMode { fast, hybrid, normal };
 
 struct Config {
   OptimizationLevel optimization_level = OptimizationLevel::balanced;
@@ -41,8 +46,10 @@ struct Config {
       false;                        // check every step's floating results for NaN and infinity: KernelError
   bool enable_matrix_cores = true;  // false: products and attention on a GPU use plain multiply-adds
   bool vendor_blas_enabled = true;  // false: rocBLAS, hipBLASLt and cuBLASLt are not even opened
-  // true: the first time a product's shape is met, the ways to compute it are timed and the fastest is
-  // remembered in the tuning file. The level `aggressive` does so too.
+  bool vendor_dnn_enabled = true;   // false: MIOpen and cuDNN are not even opened
+  MiopenFindMode miopen_find_mode = MiopenFindMode::fast;
+  // true: the first time the shape of a product or a convolution is met, the ways to compute it are timed and
+  // the fastest is remembered in the tuning file. The level `aggressive` does so too.
   bool enable_tuning = false;
   std::string tuning_file{};             // empty: ~/.cache/hearth/tuning.json; "off": nothing is read or kept
   int threads = 0;                       // CPU threads; 0 = one per core

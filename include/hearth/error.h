@@ -80,16 +80,22 @@ class KernelError : public Error {
   using Error::Error;
 };
 
-// A BLAS library (OpenBLAS, rocBLAS, cuBLAS) refused or failed.
-class BlasError : public Error {
+// A library that computes for us refused or failed.
+class LibraryError : public Error {
  public:
   using Error::Error;
 };
 
-// A DNN library (MIOpen, cuDNN) refused or failed.
-class DnnError : public Error {
+// A BLAS library (OpenBLAS, rocBLAS, cuBLAS).
+class BlasError : public LibraryError {
  public:
-  using Error::Error;
+  using LibraryError::LibraryError;
+};
+
+// A DNN library (MIOpen, cuDNN).
+class DnnError : public LibraryError {
+ public:
+  using LibraryError::LibraryError;
 };
 
 // A matrix unit was demanded where the device or the dtype has none.

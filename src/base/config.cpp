@@ -78,6 +78,13 @@ DType parse_precision(const std::string& name, const std::string& text) {
   throw ConfigError(fmt::format("[config] {} = \"{}\"; allowed: fp32, fp16, bf16", name, text));
 }
 
+MiopenFindMode parse_find_mode(const std::string& name, const std::string& text) {
+  if (text == "fast" || text == "FAST") return MiopenFindMode::fast;
+  if (text == "hybrid" || text == "HYBRID") return MiopenFindMode::hybrid;
+  if (text == "normal" || text == "NORMAL") return MiopenFindMode::normal;
+  throw ConfigError(fmt::format("[config] {} = \"{}\"; allowed: fast, hybrid, normal", name, text));
+}
+
 int parse_int(const std::string& name, const std::string& text) {
   const double value = parse_number(name, text);
   if (value != static_cast<int>(value))
@@ -117,6 +124,8 @@ const std::vector<Option> options = {
     HEARTH_OPTION(enable_strict_validation, parse_bool),
     HEARTH_OPTION(enable_matrix_cores, parse_bool),
     HEARTH_OPTION(vendor_blas_enabled, parse_bool),
+    HEARTH_OPTION(vendor_dnn_enabled, parse_bool),
+    HEARTH_OPTION(miopen_find_mode, parse_find_mode),
     HEARTH_OPTION(enable_tuning, parse_bool),
     HEARTH_OPTION(tuning_file, parse_text),
     HEARTH_OPTION(threads, parse_int),

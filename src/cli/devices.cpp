@@ -8,10 +8,18 @@
 #include "cli/commands.h"
 #include "cli/table.h"
 #include "gpu/system.h"
+#include "gpu/vendor/vendor_library.h"
 #include "hearth/device.h"
 
 namespace hearth::cli {
 namespace {
+
+// With its version; empty where there is none that works.
+std::string dnn_library(DeviceKind kind) {
+  std::vector<gpu::OpenAttempt> attempts;
+  return gpu::installed_dnn_library(kind == DeviceKind::cuda ? gpu::cuda_driver() : gpu::hip_driver(),
+                                    attempts);
+}
 
 nlohmann::json to_json(const DeviceInfo& info) {
   nlohmann::json json{{"device", to_string(info.device)},          {"name", info.name},
@@ -31,7 +39,8 @@ nlohmann::json to_json(const DeviceInfo& info) {
                {"driver", info.driver},
                {"library", info.library},
                {"compiler", or_null(info.compiler)},
-               {"compiler_library", or_null(info.compiler_library)}});
+               {"compiler_library", or_null(info.compiler_library)},
+               {"dnn_library", or_null(dnn_library(info.device.kind))}});
   return json;
 }
 

@@ -1,4 +1,5 @@
-// `hearth tune`: measures which way to compute matrix products is fastest on a GPU, and keeps it in a file.
+// `hearth tune`: measures which way to compute matrix products and convolutions is fastest on a GPU, and
+// keeps it in a file.
 #include <fmt/format.h>
 
 #include <charconv>
@@ -10,7 +11,7 @@
 #include "cli/commands.h"
 #include "cli/table.h"
 #include "gpu/tuner.h"
-#include "gpu/vendor/product_library.h"
+#include "gpu/vendor/vendor_library.h"
 #include "hearth/hearth.h"
 
 namespace hearth::cli {
@@ -24,7 +25,7 @@ struct Options {
 
 using Entries = std::map<std::string, gpu::TuningEntry>;
 
-// Something whose products are measured.
+// Something whose products and convolutions are measured.
 struct Workload {
   std::string name;
   std::function<void()> run;
@@ -111,7 +112,7 @@ std::vector<Workload> workloads(const Options& options) {
   for (const char* shape : {"1024,1024,1024,f32,nn", "1024,1024,1024", "4096,4096,4096", "4096,4096,4096,f16",
                             "1,4096,4096", "16,4096,4096"})
     all.push_back(product_workload(parse_shape(shape)));
-  all.push_back(model_workload("gpt"));
+  for (const char* model : {"cnn", "gpt"}) all.push_back(model_workload(model));
   return all;
 }
 
@@ -188,10 +189,10 @@ int measure(const Options& options) {
     const TuningStats after = tuning_stats();
     const std::size_t tuned = after.tuned - before.tuned, known = after.hits - before.hits;
     fmt::print(stderr, "{}\n",
-               tuned + known == 0 ? std::string("too small to matter")
+               tuned + known == 0 ? std::string("too small to matter, or one way only")
                                   : fmt::format("{} measured, {} known before", tuned, known));
   }
-  for (const gpu::OpenAttempt& attempt : gpu::product_library_attempts())
+  for (const gpu::OpenAttempt& attempt : gpu::library_attempts())
     fmt::print(stderr, "{}: {}\n", attempt.name, attempt.problem.empty() ? "opened" : attempt.problem);
   return show(options);
 }
@@ -206,8 +207,8 @@ int run(const Options& options) {
 }  // namespace
 
 void add_tune(CLI::App& app, Action& action) {
-  CLI::App* command =
-      app.add_subcommand("tune", "Measure which way to multiply matrices is fastest on a GPU");
+  CLI::App* command = app.add_subcommand(
+      "tune", "Measure which way to multiply matrices and to convolve is fastest on a GPU");
   const auto options = std::make_shared<Options>();
   command->add_option("--device", options->device, "The GPU to measure")
       ->type_name("DEVICE")
@@ -222,7 +223,7 @@ void add_tune(CLI::App& app, Action& action) {
         }
       })
       ->type_name("M,N,K[,DTYPE[,LAYOUT]]");
-  command->add_option("--model", options->models, "Models whose products to measure: mlp, cnn, gpt")
+  command->add_option("--model", options->models, "Models to measure, one training step each: mlp, cnn, gpt")
       ->check(CLI::IsMember({"mlp", "cnn", "gpt"}).description(""))
       ->type_name("NAME");
   command->add_flag("--exhaustive", options->exhaustive,

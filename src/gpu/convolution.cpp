@@ -1,4 +1,6 @@
 // Convolutions and their gradients.
+#include "gpu/convolution.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,9 +8,9 @@
 #include <bit>
 #include <limits>
 
+#include "gpu/convolution_choice.h"
 #include "gpu/expression_source.h"
 #include "gpu/gemm_tiles.h"
-#include "gpu/kernels.h"
 #include "hearth/error.h"
 
 namespace hearth::gpu {
@@ -259,10 +261,14 @@ class ConvolutionKernel final : public Kernel {
 
 }  // namespace
 
-std::unique_ptr<Kernel> make_convolution(GpuDevice& device, const Step& step) {
+std::unique_ptr<Kernel> make_own_convolution(GpuDevice& device, const Step& step) {
   if (!is_floating(step.outputs[0].dtype))
     throw DTypeError(fmt::format("[{}] takes floating-point tensors", op_name(step.op)));
   return std::make_unique<ConvolutionKernel>(device, step);
+}
+
+std::unique_ptr<Kernel> make_convolution(GpuDevice& device, const Step& step) {
+  return choose_convolution(device, step);
 }
 
 }  // namespace hearth::gpu

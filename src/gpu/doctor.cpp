@@ -10,6 +10,7 @@
 
 #include "gpu/backends.h"
 #include "gpu/driver/library.h"
+#include "gpu/vendor/vendor_library.h"
 
 namespace hearth::gpu {
 namespace {
@@ -42,6 +43,7 @@ class Examination {
       hip_compiler();
       comgr();
       tensile();
+      if (all_.hip->usable()) optional_library("MIOpen", all_.miopen);
       memory();
       firmware();
       iommu();
@@ -53,6 +55,7 @@ class Examination {
       nvidia_kernel_driver();
       cuda_library();
       cuda_compiler();
+      if (all_.cuda->usable()) optional_library("cuDNN", all_.cudnn);
     } else {
       add("NVIDIA", Verdict::not_applicable, "no NVIDIA GPU on this machine; " + all_.cuda->unavailable);
       failed_opens(*all_.cuda, Verdict::not_applicable);
@@ -269,6 +272,18 @@ class Examination {
     }
   }
 
+  void optional_library(const std::string& name, const OptionalLibrary& library) {
+    for (const OpenAttempt& attempt : library.attempts)
+      if (!attempt.problem.empty() && attempt.name.find('/') != std::string::npos)
+        add(name, Verdict::warning, fmt::format("{}: {}; it is not used", attempt.name, attempt.problem));
+    if (!library.version.empty())
+      add(name, Verdict::ok,
+          fmt::format("{}, {}: convolves where `hearth tune` has measured it to be faster", library.version,
+                      library.attempts.back().name));
+    else if (library.attempts.empty() || library.attempts.back().name.find('/') == std::string::npos)
+      add(name, Verdict::not_applicable, "not installed; Hearth does not need it");
+  }
+
   void memory() {
     for (const PciGpu* gpu : amd_on_bus_) {
       if (gpu->vram_total == 0) continue;
@@ -401,6 +416,11 @@ Circumstances circumstances() {
     for (int i = 0; i < device_count(kind); ++i)
       found.gpus.push_back(describe({kind, static_cast<std::uint8_t>(i)}));
   found.comgr = loaded_library("libamd_comgr.so");
+  const auto open = [](const Driver& driver, OptionalLibrary& library) {
+    if (driver.usable()) library.version = installed_dnn_library(driver, library.attempts);
+  };
+  open(*found.hip, found.miopen);
+  open(*found.cuda, found.cudnn);
   return found;
 }
 

@@ -26,11 +26,18 @@ struct Finding {
   std::string fix = "";  // a command or a step that would help; empty: nothing to do
 };
 
+// A library that Hearth may use and does not need.
+struct OptionalLibrary {
+  std::string version;                // "MIOpen 3.4.0"; empty: none that works
+  std::vector<OpenAttempt> attempts;  // to open it
+};
+
 struct Circumstances {
   System system;
   const Driver* hip = nullptr;
   const Driver* cuda = nullptr;
-  std::string comgr;             // AMD's code-object library, where it is loaded
+  std::string comgr;  // AMD's code-object library, where it is loaded
+  OptionalLibrary miopen, cudnn;
   std::vector<DeviceInfo> gpus;  // as the drivers list them
   Variable variable = process_variable;
 };

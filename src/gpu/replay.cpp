@@ -33,7 +33,7 @@ class GraphReplay final : public Replay {
     else
       try {
         patch(steps);
-      } catch (const BlasError&) {
+      } catch (const LibraryError&) {
         build(steps);
       }
     device_.check(device_.driver().call.graph_launch(executable_, device_.stream()), "launching a graph");
@@ -122,7 +122,7 @@ class GraphReplay final : public Replay {
     // A kernel whose library fails says so once and then has launches of its own.
     for (int failures = 0;; ++failures) try {
         return try_build(steps);
-      } catch (const BlasError&) {
+      } catch (const LibraryError&) {
         if (failures == static_cast<int>(steps.size())) throw;
       }
   }

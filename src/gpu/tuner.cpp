@@ -51,39 +51,60 @@ std::optional<TuningEntry> Tuner::find(const std::string& problem) {
   return known ? std::optional(found->second) : std::nullopt;
 }
 
+// With the lock held. A call of a library that has not computed anything yet is noted before it is made, and
+// so is that it returned; where the device was lost in it, the first note stays.
+bool Tuner::guarded(const std::string& library, const std::function<void()>& work) {
+  if (avoided_.contains(library)) return false;
+  if (library.empty() || record_.trusted.contains(library)) {
+    work();
+    return true;
+  }
+  record_.unfinished.insert(library);
+  returned_.erase(library);
+  save();
+  const auto returned = [&] {
+    record_.unfinished.erase(library);
+    returned_.insert(library);
+    save();
+  };
+  try {
+    work();
+  } catch (const DeviceError&) {
+    throw;
+  } catch (const Error&) {
+    returned();
+    throw;
+  }
+  returned();
+  return true;
+}
+
+bool Tuner::ask(const std::string& library, const std::function<void()>& question) {
+  const std::lock_guard lock(mutex_);
+  return guarded(library, question);
+}
+
 // With the lock held.
 bool Tuner::checked(const std::string& problem, const TuningCandidate& candidate) {
   if (!candidate.check) return true;
   TuningEntry& entry = record_.entries[problem];
   if (entry.refused.contains(candidate.name) || avoided_.contains(candidate.library)) return false;
   if (entry.verified.contains(candidate.name)) return true;
-  const bool first = !candidate.library.empty() && !record_.trusted.contains(candidate.library);
-  if (first) {
-    record_.unfinished.insert(candidate.library);
-    save(problem);
-  }
-  const auto survived = [&] {
-    if (!first) return;
-    record_.unfinished.erase(candidate.library);
-    record_.trusted.insert(candidate.library);
-  };
-  bool right = true;
+  bool right = false;
   try {
-    candidate.check();
+    guarded(candidate.library, candidate.check);
     entry.verified.insert(candidate.name);
+    right = true;
   } catch (const OutOfMemory&) {
-    survived();
-    save(problem);
     throw;
   } catch (const DeviceError& error) {
     entry.refused[candidate.name] = error.what();
-    save(problem);  // the device is lost, and `unfinished` stays
+    save(problem);
     throw;
   } catch (const Error& error) {
     entry.refused[candidate.name] = error.what();
-    right = false;
   }
-  survived();
+  if (!candidate.library.empty()) record_.trusted.insert(candidate.library);
   save(problem);
   return right;
 }
@@ -126,14 +147,16 @@ void Tuner::refuse(const std::string& problem, const std::string& candidate, con
   save(problem);
 }
 
-// Other processes may have added to the file: theirs is kept but for this problem. With the lock held.
+// Other processes may have added to the file: theirs is kept but for this problem, if any. With the lock
+// held.
 void Tuner::save(const std::string& problem) {
   if (file_.empty()) return;
   try {
     std::string damaged;
     TuningRecord kept = read_tuning_file(file_, damaged);
-    kept.entries[problem] = record_.entries[problem];
+    if (!problem.empty()) kept.entries[problem] = record_.entries[problem];
     for (const std::string& library : record_.trusted) kept.unfinished.erase(library);
+    for (const std::string& library : returned_) kept.unfinished.erase(library);
     kept.unfinished.insert(record_.unfinished.begin(), record_.unfinished.end());
     kept.trusted.insert(record_.trusted.begin(), record_.trusted.end());
     for (const auto& [other, entry] : record_.entries) kept.entries.emplace(other, entry);
@@ -164,6 +187,7 @@ void Tuner::clear() {
   const std::lock_guard lock(mutex_);
   record_ = {};
   avoided_.clear();
+  returned_.clear();
   stats_ = {};
   if (file_.empty()) return;
   std::error_code error;

@@ -15,8 +15,8 @@ namespace hearth::gpu {
 // One way to compute a problem.
 struct TuningCandidate {
   std::string name;
-  // Empty for our own kernels. A library's name with the architecture: its first call ever is noted in the
-  // file before it is made, and one that never returned is not made again.
+  // Empty for our own kernels. A library's name with the architecture: its calls are noted in the file before
+  // they are made, until it has computed something, and where one never returned none is made again.
   std::string library;
   std::function<void()> check;      // compares with our own kernel; throws what is wrong. Empty: trusted
   std::function<double()> measure;  // seconds of one run; throws where it fails
@@ -29,6 +29,10 @@ class Tuner {
   // `file` may be empty: nothing is read or kept. `kernels` stands for the versions of our own kernels: times
   // that were measured with others do not count.
   Tuner(std::filesystem::path file, std::string kernels);
+
+  // Runs `question`, which asks a library ("gfx1100 MIOpen 3.4.0") for its ways; false, and nothing is run,
+  // where a process did not survive a call of it.
+  bool ask(const std::string& library, const std::function<void()>& question);
 
   // What was measured for a problem; counts as a hit or a miss.
   std::optional<TuningEntry> find(const std::string& problem);
@@ -49,14 +53,16 @@ class Tuner {
   const std::filesystem::path& file() const { return file_; }
 
  private:
+  bool guarded(const std::string& library, const std::function<void()>& work);
   bool checked(const std::string& problem, const TuningCandidate& candidate);
-  void save(const std::string& problem);
+  void save(const std::string& problem = "");
 
   std::filesystem::path file_;
   std::string kernels_;
   mutable std::mutex mutex_;
   TuningRecord record_;
-  std::set<std::string> avoided_;  // libraries that were unfinished when the file was read
+  std::set<std::string> avoided_;   // libraries that were unfinished when the file was read
+  std::set<std::string> returned_;  // those that were unfinished in this process and then returned
   TuningStats stats_;
   bool warned_ = false;
 };

@@ -23,10 +23,10 @@ struct TuningEntry {
 
 struct TuningRecord {
   std::map<std::string, TuningEntry> entries;  // by problem
-  // Libraries ("gfx1100 rocBLAS 4.3") whose first call never returned, as far as the file knows: some abort
+  // Libraries ("gfx1100 rocBLAS 4.3") of which a call never returned, as far as the file knows: some abort
   // the process.
   std::set<std::string> unfinished;
-  std::set<std::string> trusted;  // those whose first call did
+  std::set<std::string> trusted;  // those that have computed something
 };
 
 // Empty when there is no file. A file that is damaged, or of another version of the format, counts as empty;

@@ -123,12 +123,13 @@ void Workbench::set_reference(const Kernel& kernel) {
   reference_ = memory_[inputs_.size()];
 }
 
-void Workbench::compare(const PlainProduct& product, std::size_t scratch_bytes,
+void Workbench::compare(std::int64_t depth, std::size_t scratch_bytes,
                         const std::function<void(StreamHandle, void*, void*)>& work) {
+  const DType dtype = step_.outputs[0].dtype;
   const auto count = static_cast<std::uint64_t>(element_count(step_.domain));
-  const auto result = device_.pool().allocate(count * dtype_size(product.dtype), MemoryPurpose::tuning);
+  const auto result = device_.pool().allocate(count * dtype_size(dtype), MemoryPurpose::tuning);
   const auto scratch = device_.pool().allocate(scratch_bytes, MemoryPurpose::tuning);
-  fill(result->data, product.dtype, count, 99);  // what was there before must not be the right answer
+  fill(result->data, dtype, count, 99);  // what was there before must not be the right answer
   device_.use();
   work(device_.stream(), result->data, scratch->data);
 
@@ -137,19 +138,17 @@ void Workbench::compare(const PlainProduct& product, std::size_t scratch_bytes,
   const auto found = device_.pool().allocate(worst.size() * sizeof(float), MemoryPurpose::tuning);
   // Results are rounded to the dtype by both; sums in f32 in another order differ by a few units of their
   // parts, which are at most 1 each.
-  const float rounding = product.dtype == DType::bf16  ? 0x1p-8f
-                         : product.dtype == DType::f16 ? 0x1p-11f
-                                                       : 0x1p-24f;
-  const float relative = 2 * rounding, absolute = 0x1p-22f * static_cast<float>(product.depth);
-  const Function function = device_.function(compare_source(product.dtype), "compare");
+  const float rounding = dtype == DType::bf16 ? 0x1p-8f : dtype == DType::f16 ? 0x1p-11f : 0x1p-24f;
+  const float relative = 2 * rounding, absolute = 0x1p-22f * static_cast<float>(depth);
+  const Function function = device_.function(compare_source(dtype), "compare");
   device_.launch(function, {.x = blocks, .threads = threads}, result->data, reference_->data, count, relative,
                  absolute, found->data);
   copy_to_host(device_, worst.data(), found->data, worst.size() * sizeof(float));
   device_.synchronize();
   const float largest = *std::max_element(worst.begin(), worst.end());
   if (largest > 1)
-    throw BlasError(fmt::format("[matmul] differs from our own kernel by {:.3g} times what rounding allows",
-                                static_cast<double>(largest)));
+    throw LibraryError(fmt::format("[{}] differs from our own kernel by {:.3g} times what rounding allows",
+                                   op_name(step_.op), static_cast<double>(largest)));
 }
 
 }  // namespace hearth::gpu

@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
+#include "device/step.h"
 #include "gpu/device.h"
-#include "gpu/plain_product.h"
 
 namespace hearth::gpu {
 
@@ -21,9 +21,10 @@ class Workbench {
   // The step's first output after a run of `kernel`, or after `work` has filled memory of that size: kept as
   // the result that compare() compares others with.
   void set_reference(const Kernel& kernel);
-  // Runs `work` and throws BlasError where its result differs from the reference by more than rounding.
-  // `work` gets memory for the result and `scratch_bytes` of scratch memory.
-  void compare(const PlainProduct& product, std::size_t scratch_bytes,
+  // Runs `work` and throws LibraryError where its result differs from the reference by more than rounding
+  // can, for sums of `depth` products. `work` gets memory for the result and `scratch_bytes` of scratch
+  // memory.
+  void compare(std::int64_t depth, std::size_t scratch_bytes,
                const std::function<void(StreamHandle, void* result, void* scratch)>& work);
 
  private:

@@ -95,6 +95,7 @@ PlanOptions plan_options() {
           optimize && current.enable_graph_replay,
           current.enable_matrix_cores,
           current.vendor_blas_enabled,
+          current.vendor_dnn_enabled,
           current.enable_tuning};
 }
 

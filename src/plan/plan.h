@@ -81,7 +81,7 @@ struct PlanOptions {
   bool describe_steps = false;
   bool replay = true;
   // What a backend looks at when it makes a step ready.
-  bool matrix_cores = true, vendor_blas = true, tuning = false;
+  bool matrix_cores = true, vendor_blas = true, vendor_dnn = true, tuning = false;
 };
 
 // Options that follow from the process's Config.

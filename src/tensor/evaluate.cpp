@@ -73,7 +73,8 @@ Hash128 cache_key(const LinearGraph& graph, Device device, const PlanOptions& op
       static_cast<std::uint64_t>(options.fuse) | static_cast<std::uint64_t>(options.eliminate_common) << 1 |
       static_cast<std::uint64_t>(options.multiply_by_reciprocals) << 2 |
       static_cast<std::uint64_t>(options.matrix_cores) << 3 |
-      static_cast<std::uint64_t>(options.vendor_blas) << 4 | static_cast<std::uint64_t>(options.tuning) << 5);
+      static_cast<std::uint64_t>(options.vendor_blas) << 4 | static_cast<std::uint64_t>(options.tuning) << 5 |
+      static_cast<std::uint64_t>(options.vendor_dnn) << 6);
   return hasher.finish();
 }
 

@@ -7,14 +7,15 @@
 #include <map>
 
 #include "gpu/driver/library.h"
-#include "gpu/vendor/product_library.h"
+#include "gpu/vendor/descriptor.h"
+#include "gpu/vendor/installation.h"
+#include "gpu/vendor/vendor_library.h"
 #include "hearth/error.h"
 
 namespace hearth::gpu {
 namespace {
 
 using Handle = void*;
-using Descriptor = void*;  // of a product, a layout or a preference
 
 struct LtTable {
   int (*create)(Handle* handle) = nullptr;
@@ -59,36 +60,18 @@ struct Lt {
   LtNumbers numbers{};
   LtTable call;
   std::map<StreamHandle, Handle> handles;  // one per stream: hipBLASLt can deadlock otherwise
-  bool by_default = false;
 
   void check(int status, const char* what) const {
     if (status != 0) throw BlasError(fmt::format("[{}] {} failed with status {}", name, what, status));
   }
 };
 
-// A descriptor that is destroyed with its owner.
-class Owned {
- public:
-  explicit Owned(int (*destroy)(Descriptor)) : destroy_(destroy) {}
-  ~Owned() {
-    if (value_ != nullptr) destroy_(value_);
-  }
-  Owned(const Owned&) = delete;
-  Owned& operator=(const Owned&) = delete;
-  Descriptor* place() { return &value_; }
-  Descriptor get() const { return value_; }
-
- private:
-  Descriptor value_ = nullptr;
-  int (*destroy_)(Descriptor);
-};
-
 // What the library is told of a product. It counts by columns: to it, our rows are columns, so that it is
 // asked for the transposed result, which is b transposed times a transposed.
 struct LtProblem {
   const Lt& lt;
-  Owned operation{lt.call.operation_destroy};
-  Owned a{lt.call.layout_destroy}, b{lt.call.layout_destroy}, result{lt.call.layout_destroy};
+  OwnedDescriptor operation{lt.call.operation_destroy};
+  OwnedDescriptor a{lt.call.layout_destroy}, b{lt.call.layout_destroy}, result{lt.call.layout_destroy};
 
   LtProblem(const Lt& library, const PlainProduct& product) : lt(library) {
     const LtTable& call = lt.call;
@@ -107,7 +90,7 @@ struct LtProblem {
   }
 
  private:
-  void lay(Owned& layout, const PlainProduct& product, std::int64_t rows, std::int64_t columns,
+  void lay(OwnedDescriptor& layout, const PlainProduct& product, std::int64_t rows, std::int64_t columns,
            const PlainMatrix& matrix) {
     if (matrix.transposed) std::swap(rows, columns);
     const LtTable& call = lt.call;
@@ -124,13 +107,15 @@ struct LtProblem {
   }
 };
 
-class LtCall final : public ProductCall {
+class LtCall final : public LibraryCall {
  public:
-  LtCall(std::shared_ptr<const LtProblem> problem, const std::byte* result) : problem_(std::move(problem)) {
+  LtCall(std::shared_ptr<const LtProblem> problem, std::size_t index, const std::byte* result)
+      : problem_(std::move(problem)), index_(index) {
     const std::size_t bytes = problem_->lt.numbers.algorithm_bytes;
     std::memcpy(algorithm_.data(), result, bytes);
     std::memcpy(&workspace_, result + bytes, sizeof workspace_);
   }
+  std::string name() const override { return fmt::format("#{}", index_); }
   std::size_t workspace_bytes() const override { return workspace_; }
   void run(StreamHandle stream, const void* a, const void* b, void* result, void* workspace) const override {
     static constexpr float one = 1, zero = 0;
@@ -144,6 +129,7 @@ class LtCall final : public ProductCall {
 
  private:
   std::shared_ptr<const LtProblem> problem_;
+  std::size_t index_;
   alignas(16) std::array<std::byte, 64> algorithm_{};
   std::size_t workspace_ = 0;
 };
@@ -152,14 +138,13 @@ class LtLibrary final : public ProductLibrary {
  public:
   explicit LtLibrary(Lt lt) : lt_(std::move(lt)) {}
   const std::string& name() const override { return lt_.name; }
-  bool by_default() const override { return lt_.by_default; }
 
-  std::vector<std::unique_ptr<ProductCall>> calls(const PlainProduct& product, int most) const override {
-    std::vector<std::unique_ptr<ProductCall>> calls;
+  LibraryCalls calls(const PlainProduct& product, int most) const override {
+    LibraryCalls calls;
     if (product.count > INT32_MAX) return calls;
     try {
       const auto problem = std::make_shared<const LtProblem>(lt_, product);
-      Owned preference(lt_.call.preference_destroy);
+      OwnedDescriptor preference(lt_.call.preference_destroy);
       prefer(preference);
       const std::size_t each = lt_.numbers.algorithm_bytes + result_rest;
       std::vector<std::uint64_t> results(static_cast<std::size_t>(most) * each / sizeof(std::uint64_t));
@@ -172,7 +157,7 @@ class LtLibrary final : public ProductLibrary {
       for (int i = 0; i < found; ++i, bytes += each) {
         int status = 0;
         std::memcpy(&status, bytes + lt_.numbers.algorithm_bytes + sizeof(std::size_t), sizeof status);
-        if (status == 0) calls.push_back(std::make_unique<LtCall>(problem, bytes));
+        if (status == 0) calls.push_back(std::make_unique<LtCall>(problem, calls.size(), bytes));
       }
     } catch (const BlasError&) {  // it cannot describe such a product
     }
@@ -180,7 +165,7 @@ class LtLibrary final : public ProductLibrary {
   }
 
  private:
-  void prefer(Owned& preference) const {
+  void prefer(OwnedDescriptor& preference) const {
     lt_.check(lt_.call.preference_create(preference.place()), "stating preferences");
     const auto set = [&](int attribute, const auto& value) {
       lt_.check(lt_.call.preference_set(preference.get(), attribute, &value, sizeof value),
@@ -239,22 +224,13 @@ bool prepare(const Library& library, const std::string& prefix, GpuDevice& devic
 }  // namespace
 
 std::unique_ptr<ProductLibrary> open_cublaslt(GpuDevice& device, std::vector<OpenAttempt>& attempts) {
-  const Driver& driver = device.driver();
-  std::vector<std::filesystem::path> folders;
-  for (const char* variable : {"CUDA_HOME", "CUDA_PATH"})
-    if (const char* home = std::getenv(variable); home != nullptr && *home != '\0')
-      folders.push_back(std::filesystem::path(home) / "lib64");
-  folders.emplace_back();  // where the loader looks
-  if (!driver.compiler_library.empty())
-    folders.push_back(std::filesystem::path(driver.compiler_library).parent_path());
-  folders.emplace_back("/usr/local/cuda/lib64");
   // One that is newer than the driver does not work.
   std::vector<std::string> names;
-  for (int major = driver.version / 1000; major >= 11; --major)
+  for (int major = device.driver().version / 1000; major >= 11; --major)
     names.push_back(fmt::format("libcublasLt.so.{}", major));
-  const Library library(names_in(folders, names), attempts);
+  const Library library(names_in(cuda_folders_of(device.driver(), "cublas"), names), attempts);
   if (!library) return nullptr;
-  Lt lt{.name = "cuBLASLt", .numbers = cuda_numbers, .call = {}, .handles = {}, .by_default = false};
+  Lt lt{.name = "cuBLASLt", .numbers = cuda_numbers, .call = {}, .handles = {}};
   if (!prepare(library, "cublasLt", device, lt, attempts)) return nullptr;
   std::vector<std::string> missing;
   std::size_t (*version)() = nullptr;
@@ -276,7 +252,7 @@ std::unique_ptr<ProductLibrary> open_hipblaslt(GpuDevice& device, std::vector<Op
     attempts.push_back({library.path(), fmt::format("has no kernels for {}", device.target().architecture)});
     return nullptr;
   }
-  Lt lt{.name = "hipBLASLt", .numbers = hip_numbers, .call = {}, .handles = {}, .by_default = false};
+  Lt lt{.name = "hipBLASLt", .numbers = hip_numbers, .call = {}, .handles = {}};
   if (!prepare(library, "hipblasLt", device, lt, attempts)) return nullptr;
   std::vector<std::string> missing;
   int (*version)(Handle handle, int* number) = nullptr;

@@ -7,7 +7,8 @@
 #include <mutex>
 
 #include "gpu/driver/library.h"
-#include "gpu/vendor/product_library.h"
+#include "gpu/vendor/installation.h"
+#include "gpu/vendor/vendor_library.h"
 #include "hearth/error.h"
 
 namespace hearth::gpu {
@@ -39,9 +40,10 @@ struct Rocblas {
   }
 };
 
-class RocblasCall final : public ProductCall {
+class RocblasCall final : public LibraryCall {
  public:
   RocblasCall(Rocblas& rocblas, const PlainProduct& product) : rocblas_(rocblas), product_(product) {}
+  std::string name() const override { return "#0"; }
   std::size_t workspace_bytes() const override { return product_workspace; }
 
   // It counts by columns: to it, our rows are columns, so that it is asked for the transposed result.
@@ -73,10 +75,9 @@ class RocblasLibrary final : public ProductLibrary {
  public:
   explicit RocblasLibrary(std::unique_ptr<Rocblas> rocblas) : rocblas_(std::move(rocblas)) {}
   const std::string& name() const override { return rocblas_->name; }
-  bool by_default() const override { return false; }
 
-  std::vector<std::unique_ptr<ProductCall>> calls(const PlainProduct& p, int) const override {
-    std::vector<std::unique_ptr<ProductCall>> calls;
+  LibraryCalls calls(const PlainProduct& p, int) const override {
+    LibraryCalls calls;
     for (const std::int64_t value : {p.rows, p.columns, p.depth, p.count, p.a.leading, p.b.leading})
       if (value > INT_MAX) return calls;
     calls.push_back(std::make_unique<RocblasCall>(*rocblas_, p));
@@ -94,10 +95,7 @@ std::unique_ptr<ProductLibrary> open_rocblas(GpuDevice& device, std::vector<Open
                                                                     "librocblas.so.3", "librocblas.so.0"}),
                         attempts);
   if (!library) return nullptr;
-  // Without this file its first call ends the process.
-  std::filesystem::path kernels = std::filesystem::path(library.path()).parent_path() / "rocblas" / "library";
-  if (const char* given = std::getenv("ROCBLAS_TENSILE_LIBPATH"); given != nullptr && *given != '\0')
-    kernels = given;
+  const auto kernels = rocblas_kernels(std::filesystem::path(library.path()).parent_path());
   if (!has_kernels_for(kernels, device.target().architecture)) {
     attempts.push_back({library.path(), fmt::format("has no Tensile file for {} in {}",
                                                     device.target().architecture, kernels.string())});

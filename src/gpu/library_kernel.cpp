@@ -1,5 +1,5 @@
 // A call of a library as a kernel.
-#include "gpu/library_product.h"
+#include "gpu/library_kernel.h"
 
 #include <algorithm>
 
@@ -23,11 +23,10 @@ Step expression_step(const Step& step) {
 constexpr std::size_t alignment = 256;
 std::size_t rounded(std::size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
 
-class LibraryProduct final : public Kernel {
+class LibraryKernel final : public Kernel {
  public:
-  LibraryProduct(GpuDevice& device, const Step& step, const PlainProduct& product,
-                 std::shared_ptr<const ProductCall> call, std::unique_ptr<Kernel> own,
-                 std::function<void(const std::string&)> tell)
+  LibraryKernel(GpuDevice& device, const Step& step, std::shared_ptr<const LibraryCall> call,
+                std::unique_ptr<Kernel> own, std::function<void(const std::string&)> tell)
       : device_(device),
         call_(std::move(call)),
         own_(std::move(own)),
@@ -35,10 +34,11 @@ class LibraryProduct final : public Kernel {
         further_inputs_(step.inputs.size() - 2) {
     if (step.expression.instructions.empty()) return;
     expression_ = make_elementwise(device, expression_step(step));
-    result_bytes_ = rounded(static_cast<std::size_t>(element_count(step.domain)) * dtype_size(product.dtype));
+    result_bytes_ =
+        rounded(static_cast<std::size_t>(element_count(step.domain)) * dtype_size(step.inputs[0].dtype));
   }
 
-  // The product (where an expression follows), then what the call and the expression need; besides, our own
+  // The result (where an expression follows), then what the call and the expression need; besides, our own
   // kernel must be able to take over.
   std::size_t scratch_bytes() const override {
     const std::size_t expression = expression_ ? expression_->scratch_bytes() : 0;
@@ -57,7 +57,7 @@ class LibraryProduct final : public Kernel {
     const void* const pointers[] = {a, b, result, workspace};
     try {
       device_.foreign(pointers, [=, this](StreamHandle stream) { call(stream, a, b, result, workspace); });
-    } catch (const BlasError&) {
+    } catch (const LibraryError&) {
       return own_->run(arguments);
     }
     if (!expression_) return;
@@ -73,14 +73,14 @@ class LibraryProduct final : public Kernel {
   void call(StreamHandle stream, const void* a, const void* b, void* result, void* workspace) const {
     try {
       call_->run(stream, a, b, result, workspace);
-    } catch (const BlasError& error) {
+    } catch (const LibraryError& error) {
       if (!failed_.exchange(true)) tell_(error.what());
       throw;
     }
   }
 
   GpuDevice& device_;
-  std::shared_ptr<const ProductCall> call_;
+  std::shared_ptr<const LibraryCall> call_;
   std::unique_ptr<Kernel> own_, expression_;
   std::function<void(const std::string&)> tell_;
   std::size_t further_inputs_, result_bytes_ = 0;
@@ -89,12 +89,11 @@ class LibraryProduct final : public Kernel {
 
 }  // namespace
 
-std::unique_ptr<Kernel> make_library_product(GpuDevice& device, const Step& step, const PlainProduct& product,
-                                             std::shared_ptr<const ProductCall> call,
-                                             std::unique_ptr<Kernel> own,
-                                             std::function<void(const std::string&)> failed) {
-  return std::make_unique<LibraryProduct>(device, step, product, std::move(call), std::move(own),
-                                          std::move(failed));
+std::unique_ptr<Kernel> make_library_kernel(GpuDevice& device, const Step& step,
+                                            std::shared_ptr<const LibraryCall> call,
+                                            std::unique_ptr<Kernel> own,
+                                            std::function<void(const std::string&)> failed) {
+  return std::make_unique<LibraryKernel>(device, step, std::move(call), std::move(own), std::move(failed));
 }
 
 Step without_expression(const Step& step) {
