@@ -1,0 +1,210 @@
+// The product that a step asks for, and the text of what follows it.
+#include "gpu/matmul_kernel.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "device/strided.h"
+#include "gpu/expression_source.h"
+#include "gpu/gemm_tiles.h"
+#include "hearth/error.h"
+
+namespace hearth::gpu {
+namespace {
+
+GemmStackStrides stack_strides(const Strides& strides) {
+  GemmStackStrides result{};
+  std::copy(strides.begin(), strides.end(), result.stride);
+  return result;
+}
+
+}  // namespace
+
+MatrixProduct::MatrixProduct(const Step& step)
+    : result(step.expression.instructions.empty() ? step.outputs[0].dtype : step.expression.inputs[0]),
+      expression(step.expression) {
+  const std::size_t axes = step.domain.size() - 2;
+  const Shape outer(step.domain.begin(), step.domain.begin() + static_cast<std::ptrdiff_t>(axes));
+  std::vector<Strides> strides;
+  for (const Layout& input : step.inputs)
+    strides.emplace_back(input.strides.begin(), input.strides.begin() + static_cast<std::ptrdiff_t>(axes));
+  const StridedLoop loop = collapse(outer, strides);
+  if (loop.shape.size() > gemm_axes)
+    throw KernelError(
+        fmt::format("[matmul] {} axes of a stack that cannot be merged, at most {} are supported",
+                    loop.shape.size(), gemm_axes));
+  stack.axes = static_cast<int>(loop.shape.size());
+  std::copy(loop.shape.begin(), loop.shape.end(), stack.size);
+  count = element_count(outer);
+  const auto operand = [&](std::size_t i, std::size_t row_axis, std::size_t k_axis) {
+    const Layout& layout = step.inputs[i];
+    return Operand{layout.dtype,
+                   layout.shape[axes + row_axis],
+                   layout.shape[axes + k_axis],
+                   layout.strides[axes + row_axis],
+                   layout.strides[axes + k_axis],
+                   loop.strides[i]};
+  };
+  a = operand(0, 0, 1);
+  b = operand(1, 1, 0);
+  for (std::size_t i = 2; i < step.inputs.size(); ++i) {
+    const Layout& layout = step.inputs[i];
+    inputs.push_back(layout.dtype);
+    places.push_back({layout.strides[axes], layout.strides[axes + 1], stack_strides(loop.strides[i])});
+  }
+  for (const Layout& output : step.outputs) outputs.push_back(output.dtype);
+}
+
+FinishText::FinishText(const MatrixProduct& product, bool in_packets) {
+  const Expression& expression = product.expression;
+  const std::string_view result = storage_type(product.result), sum = compute_type(product.a.dtype);
+  std::string fields, start, runs, fetches, loads, stores;
+  std::size_t widest = 2;
+  for (const DType dtype : product.outputs) widest = std::max(widest, dtype_size(dtype));
+  const auto pass = [&](const std::string& type, const std::string& name) {
+    fields += fmt::format("  {} {};\n", type, name);
+    parameters += fmt::format(", {} {}", type, name);
+    members += fmt::format(", {}", name);
+  };
+  for (std::size_t k = 0; k < product.outputs.size(); ++k)
+    pass(fmt::format("{}*", storage_type(product.outputs[k])), fmt::format("out{}", k));
+  for (std::size_t i = 0; i < product.inputs.size(); ++i) {
+    const std::size_t value = i + 1;
+    pass(fmt::format("const {}*", storage_type(product.inputs[i])), fmt::format("in{}", value));
+    pass("GemmPlace", fmt::format("place{}", value));
+    start += fmt::format("    at{0} = in{0} + gemm::stack_offset(stack, place{0}.stack, product);\n", value);
+    runs += fmt::format("    Packet<{}, N> run{};\n", storage_type(product.inputs[i]), value);
+    fetches += i == 0 ? "" : ", ";
+    if (in_packets && product.whole_runs(i))
+      fetches += fmt::format("gemm::load_whole<N>(at{}{} + from)", value,
+                             product.places[i].row == 0 ? "" : fmt::format(" + row * place{}.row", value));
+    else
+      fetches += fmt::format("gemm::load_run<N>(at{0} + row * place{0}.row, place{0}.column, from)", value);
+    loads += fmt::format("      const {} v{} = load(inputs.run{}.element[e]);\n",
+                         compute_type(product.inputs[i]), value, value);
+  }
+  for (std::size_t i = 0; i < expression.immediates.size(); ++i)
+    pass(std::string(compute_type(expression.immediates[i])), fmt::format("c{}", i));
+  fields += "  i64 first = 0;\n";
+  for (std::size_t i = 0; i < product.inputs.size(); ++i)
+    fields += fmt::format("  const {}* at{} = nullptr;\n", storage_type(product.inputs[i]), i + 1);
+  std::string packets, writes;
+  for (std::size_t k = 0; k < product.outputs.size(); ++k) {
+    const std::string_view type = storage_type(product.outputs[k]);
+    packets += fmt::format("    Packet<{}, N> r{};\n", type, k);
+    stores +=
+        fmt::format("      r{}.element[e] = store<{}>({});\n", k, type,
+                    expression.instructions.empty() ? "v0" : value_name(expression, expression.outputs[k]));
+    writes += fmt::format("    gemm::{1}(out{0} + index, r{0});\n", k,
+                          in_packets && product.whole_results() ? "store_whole" : "store_run");
+  }
+  structure = fmt::format(
+      "struct Finish {{\n  static constexpr int run_bytes = {0};\n"
+      "  template <int N>\n  struct Inputs {{\n{1}  }};\n"
+      "  GemmStack stack;\n  i64 rows, columns;\n{2}"
+      "  DEVICE void start(u64 product, u32) {{\n    first = (i64)product * rows * columns;\n{3}  }}\n"
+      "  template <int N>\n  DEVICE Inputs<N> fetch(i64 row, i64 from) const {{\n    return {{{4}}};\n  "
+      "}}\n",
+      widest, runs, fields, start, fetches);
+  structure += fmt::format(
+      "  template <int N>\n"
+      "  DEVICE void operator()(i64 row, i64 from, const Packet<{0}, N>& sums, const Inputs<N>& inputs) "
+      "const {{\n"
+      "    const i64 index = first + row * columns + from;\n{1}"
+      "#pragma unroll\n    for (int e = 0; e < N; ++e) {{\n"
+      "      const {0} v0 = through<{2}>(sums.element[e]);\n{3}{4}{5}    }}\n{6}  }}\n"
+      "  template <int N>\n  DEVICE void operator()(i64 row, i64 from, const Packet<{0}, N>& sums) const "
+      "{{\n"
+      "    (*this)(row, from, sums, fetch<N>(row, from));\n  }}\n}};\n",
+      sum, packets, result, loads, expression_body(expression, "      "), stores, writes);
+}
+
+std::string matmul_beginning(const MatrixProduct& product) {
+  return "#include \"math.h\"\n#include \"gemm.h\"\n" + operation_functions(product.expression);
+}
+
+std::string matrix_sources(const MatrixProduct& product) {
+  std::string text;
+  for (const char* operand : {"a", "b"})
+    text += fmt::format(
+        "  const auto source_{0} = [&](u64 product, i64 end) {{\n"
+        "    return gemm::Matrix<{1}>{{{0} + gemm::stack_offset(stack, stack_{0}, product), shape.{0}_{2}, "
+        "shape.{0}_k, "
+        "shape.{2}s, end}};\n  }};\n",
+        operand, storage_type(*operand == 'a' ? product.a.dtype : product.b.dtype),
+        *operand == 'a' ? "row" : "column");
+  return text;
+}
+
+std::int64_t tile_count(const Step& step, std::int64_t tile_rows, std::int64_t tile_columns) {
+  const std::size_t ndim = step.domain.size();
+  const std::int64_t rows = step.domain[ndim - 2], columns = step.domain[ndim - 1];
+  const std::int64_t stack = rows * columns == 0 ? 0 : element_count(step.domain) / (rows * columns);
+  return stack * ((rows + tile_rows - 1) / tile_rows) * ((columns + tile_columns - 1) / tile_columns);
+}
+
+KernelSource combine_source(const MatrixProduct& product) {
+  const FinishText finish(product);
+  const std::string kernel = fmt::format(
+      "KERNEL void combine(const {}* sums, GemmShape shape, GemmStack stack{}) {{\n"
+      "  gemm::combine(shape, sums, Finish{{stack, shape.rows, shape.columns{}}});\n}}\n",
+      compute_type(product.a.dtype), finish.parameters, finish.members);
+  return {"matmul_combine", matmul_beginning(product) + finish.structure + kernel, {}, 16};
+}
+
+bool aligned(const void* pointer, std::size_t bytes) {
+  return reinterpret_cast<std::uintptr_t>(pointer) % bytes == 0;
+}
+
+MatmulKernel::MatmulKernel(GpuDevice& device, const Step& step) : device_(device), product_(step) {
+  const Operand &a = product_.a, &b = product_.b;
+  shape_ = {.rows = a.rows,
+            .columns = b.rows,
+            .depth = a.depth,
+            .a_row = a.row_stride,
+            .a_k = a.k_stride,
+            .b_column = b.row_stride,
+            .b_k = b.k_stride,
+            .split_depth = a.depth,
+            .row_tiles = 1,
+            .column_tiles = 1,
+            .splits = 1,
+            .products = static_cast<unsigned long long>(product_.count)};
+  stack_a_ = stack_strides(a.stack);
+  stack_b_ = stack_strides(b.stack);
+}
+
+void MatmulKernel::add_finish(Arguments& values, const KernelArguments& arguments,
+                              std::vector<Constant>& constants) const {
+  for (std::size_t k = 0; k < product_.outputs.size(); ++k) values.add(arguments.outputs[k]);
+  for (std::size_t i = 0; i < product_.inputs.size(); ++i) {
+    values.add(arguments.inputs[i + 2]);
+    values.add(product_.places[i]);
+  }
+  constants.resize(product_.expression.immediates.size());
+  for (std::size_t i = 0; i < constants.size(); ++i) {
+    constants[i].set(product_.expression.immediates[i], arguments.numbers[i]);
+    values.add(constants[i]);
+  }
+}
+
+std::size_t MatmulKernel::split_bytes() const {
+  return shape_.splits == 1 ? 0 : shape_.splits * static_cast<std::size_t>(results()) * sum_bytes();
+}
+
+void MatmulKernel::combine(const Function& function, const KernelArguments& arguments) const {
+  Arguments values;
+  std::vector<Constant> constants;
+  values.add(arguments.scratch);
+  values.add(shape_);
+  values.add(product_.stack);
+  add_finish(values, arguments, constants);
+  device_.launch(function,
+                 {.x = device_.grid_for(static_cast<std::uint64_t>(results()), combined_by_block),
+                  .threads = combining_threads(shape_.columns, sum_bytes())},
+                 values);
+}
+
+}  // namespace hearth::gpu
