@@ -218,6 +218,65 @@ TEST_P(Quantised, WhatIsNotFiniteGivesNotANumber) {
       }
 }
 
+// With an expression behind the product, which a GPU computes in the same kernel.
+TEST_P(Quantised, ProductsGoOn) {
+  for (const Device device : tested_devices()) {
+    const DeviceScope here(device);
+    for (const std::int64_t rows : {1, 3, 21}) {
+      manual_seed(31);
+      const Tensor x = randn({rows, 512}).eval(), residual = randn({rows, 40}).eval(),
+                   bias = randn({40}).eval();
+      const Tensor w = quantise(randn({40, 512}), format());
+      const Tensor alone = quantised_matmul(x, w).eval();
+      const auto expected = (relu(alone + bias) * 2.0 + residual).to_vector<float>();
+      const Tensor together = relu(quantised_matmul(x, w) + bias) * 2.0 + residual;
+      const auto found = together.to_vector<float>();
+      for (std::size_t i = 0; i < found.size(); ++i)
+        ASSERT_NEAR(found[i], expected[i], 1e-4 * std::max(1.0f, std::abs(expected[i]))) << rows;
+    }
+  }
+}
+
+// Weights in 16 bits: few rows of x lose nothing, many may be rounded to the weights' dtype.
+TEST(HalfProducts, AreThoseOfTheNumbers) {
+  for (const Device device : tested_devices())
+    for (const DType dtype : {DType::f16, DType::bf16})
+      for (const std::int64_t depth : {0, 5, 264})
+        for (const std::int64_t rows : {1, 7, 20}) {
+          const DeviceScope here(device);
+          manual_seed(41);
+          const Tensor x = randn({rows, depth}).eval(), w = randn({37, depth}).to(dtype).eval();
+          const auto exact = matmul(x.to(DType::f64), w.to(DType::f64).transpose(0, 1)).to_vector<double>();
+          const auto sizes =
+              matmul(abs(x).to(DType::f64), abs(w).to(DType::f64).transpose(0, 1)).to_vector<double>();
+          const auto found = quantised_matmul(x, w).to_vector<float>();
+          ASSERT_EQ(found.size(), exact.size());
+          const double precision = rows > 8 && device.kind != DeviceKind::cpu ? 4e-3 : 1e-6;
+          for (std::size_t i = 0; i < found.size(); ++i)
+            ASSERT_NEAR(found[i], exact[i], precision * sizes[i] + 1e-30)
+                << dtype_name(dtype) << " " << rows << " x " << depth;
+          // Strided operands, and an expression behind.
+          const Tensor turned = w.transpose(0, 1).contiguous().eval().transpose(0, 1);
+          const Tensor wide = concat({x, x}, 1).eval();
+          const auto same =
+              (quantised_matmul(narrow(wide, 1, depth, depth), turned) + 1.0).to_vector<float>();
+          for (std::size_t i = 0; i < found.size(); ++i)
+            ASSERT_NEAR(same[i], found[i] + 1.0f, precision * sizes[i] + 1e-6);
+        }
+}
+
+TEST(HalfProducts, KeepWhatIsNotFiniteToItsRow) {
+  for (const Device device : tested_devices())
+    for (const std::int64_t rows : {3, 20}) {
+      const DeviceScope here(device);
+      std::vector<float> values(static_cast<std::size_t>(rows) * 16, 1.0f);
+      values[17] = std::nanf("");
+      const Tensor w = ones({4, 16}, DType::bf16).eval();
+      const auto found = quantised_matmul(tensor<float>(values).reshape({rows, 16}), w).to_vector<float>();
+      for (std::size_t i = 0; i < found.size(); ++i) EXPECT_EQ(std::isnan(found[i]), i / 4 == 1) << i;
+    }
+}
+
 TEST(QuantisedErrors, AreClear) {
   const Tensor w = quantise(ones({2, 64}), DType::q4_0);
   const Tensor x = ones({2, 64});

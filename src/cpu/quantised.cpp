@@ -113,7 +113,7 @@ std::unique_ptr<Kernel> make_take(const Step& step) {
   });
 }
 
-// x (rows, depth) @ transposed(w (columns, depth)).
+// x (rows, depth) @ transposed(w (columns, depth)), w in blocks or in 16 bits.
 class BlockProduct {
  public:
   BlockProduct(DType format, std::int64_t rows, std::int64_t columns, std::int64_t depth)
@@ -123,7 +123,7 @@ class BlockProduct {
     constexpr std::int64_t few = 8;  // rows: up to here the weights' bytes cost more than the arithmetic
     if (depth_ == 0)
       std::fill(out, out + rows_ * columns_, 0.0f);
-    else if (rows_ <= few)
+    else if (rows_ <= few && is_quantised(format_))
       multiply_rounded(x, weights, out);
     else
       multiply_panels(x, weights, out);
@@ -157,17 +157,23 @@ class BlockProduct {
   // Rows of weights become numbers a panel at a time, small enough to stay in the cache.
   void multiply_panels(const float* x, const void* weights, float* out) const {
     const std::int64_t panel = std::clamp<std::int64_t>((256 << 10) / depth_, 16, 256);
-    const auto dequantise = kernels_.dequantise[format_index(format_)];
     parallel_for((columns_ + panel - 1) / panel, 1, [&](std::int64_t begin, std::int64_t end) {
       const Scratch numbers(panel * depth_);
       for (std::int64_t first = begin * panel; first < std::min(end * panel, columns_); first += panel) {
         const std::int64_t count = std::min(panel, columns_ - first);
-        dequantise(row_at(weights, format_, first * depth_), numbers.data(), count * depth_);
+        widen(row_at(weights, format_, first * depth_), numbers.data(), count * depth_);
         cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, static_cast<int>(rows_), static_cast<int>(count),
                     static_cast<int>(depth_), 1.0f, x, static_cast<int>(depth_), numbers.data(),
                     static_cast<int>(depth_), 0.0f, out + first, static_cast<int>(columns_));
       }
     });
+  }
+
+  void widen(const char* weights, float* numbers, std::int64_t count) const {
+    if (is_quantised(format_))
+      kernels_.dequantise[format_index(format_)](weights, numbers, count);
+    else
+      elementwise_kernels().load[static_cast<int>(format_)](numbers, weights, nullptr, nullptr, count);
   }
 
   DType format_;

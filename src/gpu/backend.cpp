@@ -101,6 +101,7 @@ class GpuBackend final : public Backend {
   }
   bool fuses_epilogue(Op op, DType result, Op next) const override {
     if (op == Op::layer_norm || op == Op::rms_norm) return result == DType::f32 && next == Op::cast;
+    if (op == Op::quantised_matmul) return true;
     if (op != Op::matmul) return false;
     // One block has a multiprocessor to itself there, and the matrix unit waits while it computes.
     const bool waits = gpu_.target().matrix == MatrixUnit::wgmma90 && dtype_size(result) == 2;

@@ -125,8 +125,7 @@ class SkinnyKernel final : public MatmulKernel {
     blocks_ = (groups * waves_ * device.wave_size() + threads - 1) / threads;
   }
 
-  static bool fits(const Step& step) {
-    const MatrixProduct product(step);
+  static bool fits(const MatrixProduct& product) {
     const std::int64_t most = dtype_size(product.a.dtype) == 8 ? 4 : 8;
     return std::min(product.a.rows, product.b.rows) <= most && fits(product, packet(product, false));
   }
@@ -135,7 +134,8 @@ class SkinnyKernel final : public MatmulKernel {
     if (results() == 0) return;
     const bool packets = aligned(arguments.inputs[0], 16) && aligned(arguments.inputs[1], 16);
     const auto make_source = [&] {
-      const std::size_t bytes = static_cast<std::size_t>(length_) * dtype_size(product_.a.dtype);
+      const std::size_t bytes =
+          static_cast<std::size_t>(length_) * dtype_size((swapped_ ? product_.b : product_.a).dtype);
       return KernelSource{"matmul_skinny", source(packets), {}, packets ? bytes : 0};
     };
     const Function& function = (packets ? in_packets_ : by_element_).get(device_, make_source, "matmul");
@@ -163,7 +163,8 @@ class SkinnyKernel final : public MatmulKernel {
   }
   // 16 bytes, or eight elements where bytes come in no more. Compilers for NVIDIA give each of 16 a register.
   static int packet(const MatrixProduct& product, bool amd) {
-    const int whole = static_cast<int>(16 / dtype_size(product.a.dtype));
+    const int whole =
+        static_cast<int>(16 / std::min(dtype_size(product.a.dtype), dtype_size(product.b.dtype)));
     return whole <= 8 || (amd && fits(product, whole)) ? whole : 8;
   }
 
@@ -197,6 +198,8 @@ bool large_tiles_fill(const GpuDevice& device, const Step& step, const GemmTile&
 
 }  // namespace
 
+bool skinny_fits(const Step& step) { return SkinnyKernel::fits(MatrixProduct(step)); }
+
 std::unique_ptr<Kernel> make_matmul(GpuDevice& device, const Step& step, MatmulVariant variant) {
   const DType dtype = step.inputs[0].dtype;
   if (dtype == DType::bool_) throw DTypeError("[matmul] bool has no product; cast to an integer first");
@@ -224,13 +227,12 @@ std::unique_ptr<Kernel> make_matmul(GpuDevice& device, const Step& step, MatmulV
         throw KernelError(fmt::format("[matmul] not a product for wgmma on {}", device.name()));
       return make_wgmma(device, step, variant, tiles(mma_tile(target, dtype, true)));
     case MatmulVariant::skinny:
-      if (!SkinnyKernel::fits(step))
-        throw KernelError("[matmul] not a product of few rows or columns along K");
+      if (!skinny_fits(step)) throw KernelError("[matmul] not a product of few rows or columns along K");
       return std::make_unique<SkinnyKernel>(device, step);
     case MatmulVariant::automatic:
       break;
   }
-  if (SkinnyKernel::fits(step)) return std::make_unique<SkinnyKernel>(device, step);
+  if (skinny_fits(step)) return std::make_unique<SkinnyKernel>(device, step);
   if (wgmma_fits(device, step) && step.domain.back() > 32 && step.domain[step.domain.size() - 2] > 32)
     return make_wgmma(device, step, variant, tiles(mma_tile(target, dtype, true)));
   const auto tile = [&](bool large) {

@@ -22,4 +22,7 @@ enum class MatmulVariant {
 // Throws KernelError where the variant does not fit the step.
 std::unique_ptr<Kernel> make_matmul(GpuDevice& device, const Step& step, MatmulVariant variant);
 
+// Whether `skinny` fits. The operands may differ in dtype: of f32 and 16 bits, f32 comes out.
+bool skinny_fits(const Step& step);
+
 }  // namespace hearth::gpu

@@ -9,11 +9,10 @@
 namespace hearth::llm {
 namespace {
 
-// x (n, in) -> (n, out), in f32. Weights in 16 bits are multiplied with x in their dtype, as matrix units do.
+// x (n, in) -> (n, out), in f32.
 Tensor project(const Tensor& x, const Projection& p) {
   if (p.squares) *p.squares = sum(square(x), {0});
-  const DType dtype = is_quantised(p.weight.dtype()) ? x.dtype() : p.weight.dtype();
-  Tensor y = linear(x.to(dtype), p.weight).to(DType::f32);
+  const Tensor y = p.weight.dtype() == DType::f32 ? linear(x, p.weight) : quantised_matmul(x, p.weight);
   return p.bias.defined() ? y + p.bias : y;
 }
 

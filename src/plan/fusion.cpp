@@ -108,8 +108,8 @@ class Grouper {
     return backend_.fuses_epilogue(graph_.ops[anchor], at(anchor).dtype, graph_.ops[node]);
   }
 
-  // An operand that is a lone matmul, convolution or normalisation, used here only, whose kernel can go on
-  // with `node`.
+  // An operand that stands alone, such as a product, and is used here only, whose kernel can go on with
+  // `node`.
   bool swallowable(std::uint32_t operand, std::uint32_t node) {
     if (!fuse_ || at(operand).shape != at(node).shape || drafts_.uses[operand] != 1) return false;
     auto source = operand;
@@ -117,9 +117,8 @@ class Grouper {
       source = canonical(graph_.inputs_of(source)[0]);
       if (drafts_.uses[source] != 1) return false;
     }
-    const auto kind = op_kind(graph_.ops[source]);
-    return (kind == OpKind::contraction || kind == OpKind::normalisation) &&
-           goes_on(group_of(operand), node) && fits(node, group_of(operand));
+    const auto index = group_of(operand);
+    return index >= 0 && group(index).anchor >= 0 && goes_on(index, node) && fits(node, index);
   }
 
   void place_elementwise(std::uint32_t node) {
@@ -133,7 +132,7 @@ class Grouper {
       } else if (target < 0 && swallowable(operand, node)) {
         target = index;
         group(index).open =
-            op_kind(graph_.ops[static_cast<std::size_t>(group(index).anchor)]) == OpKind::contraction;
+            op_kind(graph_.ops[static_cast<std::size_t>(group(index).anchor)]) != OpKind::normalisation;
       }
     }
     if (target < 0) target = new_group(node, at(node).shape);

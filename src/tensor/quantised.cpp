@@ -70,7 +70,8 @@ Tensor quantised_matmul(const Tensor& x, const Tensor& weight) {
   const NodeRef &left = node_of(x, "quantised_matmul"), &right = node_of(weight, "quantised_matmul");
   check_operands("quantised_matmul", {&x});
   check_floating(left->dtype, "quantised_matmul");
-  check_format(right->dtype, "quantised_matmul");
+  const bool half = right->dtype == DType::f16 || right->dtype == DType::bf16;
+  if (!half) check_format(right->dtype, "quantised_matmul");
   const Shape& matrix = right->shape;
   if (matrix.size() != 2 || left->shape.empty() || left->shape.back() != matrix[1])
     throw ShapeError(fmt::format("[quantised_matmul] x {} does not fit weight {}", to_string(left->shape),
@@ -80,9 +81,10 @@ Tensor quantised_matmul(const Tensor& x, const Tensor& weight) {
   Shape shape(left->shape.begin(), left->shape.end() - 1);
   const std::int64_t rows = element_count(shape);
   shape.push_back(matrix[0]);
-  const Tensor stacked = reshape(x, {rows, matrix[1]});
-  return reshape(make_op(Op::quantised_matmul, left->dtype, {rows, matrix[0]}, {node_of(stacked), right}),
-                 shape);
+  const Tensor stacked = reshape(x, {rows, matrix[1]}), dense = half ? contiguous(weight) : weight;
+  return reshape(
+      make_op(Op::quantised_matmul, left->dtype, {rows, matrix[0]}, {node_of(stacked), node_of(dense)}),
+      shape);
 }
 
 Tensor quantised_take(const Tensor& weight, const Tensor& indices, DType to) {

@@ -6,7 +6,8 @@
 
 namespace gemv {
 
-// result(row of `many`, row of `few`) = sum over k. Both operands run along K. WAVES of a block share ROWS
+// result(row of `many`, row of `few`) = sum over k. Both operands run along K; where their types differ, one
+// is f32 and the other has 16 bits. WAVES of a block share ROWS
 // rows of the matrix; the others of the block take rows of their own. `finish` gets (row, few) or, with
 // SWAPPED, (few, row).
 template <int FEW, int ROWS, int LENGTH, int WAVES, bool SWAPPED, class SourceMany, class SourceFew,
@@ -14,6 +15,7 @@ template <int FEW, int ROWS, int LENGTH, int WAVES, bool SWAPPED, class SourceMa
 DEVICE void multiply(const GemmShape& shape, const SourceMany& source_many, const SourceFew& source_few,
                      Finish finish) {
   using T = typename decltype(source_many(0, 0))::Element;
+  using V = typename decltype(source_few(0, 0))::Element;
   using Sum = typename Stored<T>::Compute;
   constexpr int ahead = FEW < 4 ? 4 : 2;  // packets of each row in flight
   constexpr int teams = 256 / WAVE / WAVES;
@@ -43,7 +45,7 @@ DEVICE void multiply(const GemmShape& shape, const SourceMany& source_many, cons
         for (int i = 0; i < ahead; ++i)
 #pragma unroll
           for (int f = 0; f < FEW; ++f) {
-            const auto vector = bit_cast<Packet<T, LENGTH>>(
+            const auto vector = bit_cast<Packet<V, LENGTH>>(
                 vectors.template along_k<LENGTH>(vectors.row(f), k + i * WAVES * WAVE * LENGTH));
 #pragma unroll
             for (int r = 0; r < ROWS; ++r) {

@@ -191,8 +191,8 @@ struct FewRows {
     }
   }
 
-  template <class T>
-  DEVICE void finish(Total& sums, u32 column, T* y) const {
+  template <class Finish>
+  DEVICE void finish(Total& sums, u32 column, Finish& store) const {
     __shared__ Total partial[THREADS / WAVE];
 #pragma unroll
     for (int i = 0; i < ROWS * COLUMNS; ++i)
@@ -212,17 +212,19 @@ struct FewRows {
 #pragma unroll
       for (int c = 0; c < COLUMNS; ++c)
         if ((u32)r < rows && column + c < columns)
-          y[(u64)r * columns + column + c] = store<T>(sums.of[r * COLUMNS + c]);
+          store((i64)r, (i64)(column + c), Packet<f32, 1>{{sums.of[r * COLUMNS + c]}});
   }
 };
 
-// y(row, column) for ROWS rows (those from `rows` on count for nothing). The first weights are under way when
-// `round` is called, after which x lies in q and roundings. All waves of a block have as many columns: they
-// may have to wait for each other.
-template <class Work, class Round, class T>
-DEVICE void multiply_few(const Work& work, const u8* q, const Rounding* roundings, T* y, Round round) {
+// `finish` gets the result of each row and column (rows from `rows` on count for nothing). The first weights
+// are under way when `round` is called, after which x lies in q and roundings. All waves of a block have as
+// many columns: they may have to wait for each other.
+template <class Work, class Round, class Finish>
+DEVICE void multiply_few(const Work& work, const u8* q, const Rounding* roundings, Finish finish,
+                         Round round) {
   typename Work::Held held;
   u32 column = work.first_column(), pair = work.first_pair;
+  finish.start(0, 0);
   work.fetch(held, column, pair);
   round();
   const u32 turn = work.step * Work::ahead;
@@ -235,7 +237,7 @@ DEVICE void multiply_few(const Work& work, const u8* q, const Rounding* rounding
     work.fetch(next, next_column, next_pair);
     work.multiply(sums, held, pair, q, roundings);
     if (last) {
-      work.finish(sums, column, y);
+      work.finish(sums, column, finish);
       sums = {};
       base += work.stride();
     }
@@ -297,18 +299,18 @@ struct Weights {
   }
 };
 
-template <class T>
+// Sums of rows that halve_rows() scaled, as they would be without.
+template <class Finish>
 struct Scaled {
-  T* out;
+  Finish finish;
   const f32* scales;
-  i64 columns;
-  DEVICE void start(u64, u32) {}
+  DEVICE void start(u64 product, u32 split) { finish.start(product, split); }
   template <int N>
   DEVICE void operator()(i64 row, i64 column, const Packet<f32, N>& run) const {
-    Packet<T, N> values;
+    Packet<f32, N> values;
 #pragma unroll
-    for (int i = 0; i < N; ++i) values.element[i] = store<T>(run.element[i] * scales[row]);
-    gemm::store_run(out + row * columns + column, values);
+    for (int i = 0; i < N; ++i) values.element[i] = run.element[i] * scales[row];
+    finish(row, column, values);
   }
 };
 

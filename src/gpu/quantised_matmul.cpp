@@ -1,0 +1,368 @@
+// Products with weights in blocks or in 16 bits: x (rows, depth) @ transposed(w (columns, depth)), with the
+// expression that follows.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+#include "gpu/gemm_tiles.h"
+#include "gpu/kernel_arguments.h"
+#include "gpu/matmul.h"
+#include "gpu/matmul_kernel.h"
+#include "hearth/error.h"
+
+namespace hearth::gpu {
+namespace {
+
+constexpr unsigned threads = 256;
+constexpr std::int64_t few_rows = 8;
+constexpr unsigned few_threads = 512;
+constexpr std::size_t rounding_bytes = 8;
+
+// The step as matmul has it, with the weights turned round.
+Step as_matmul(const Step& step) {
+  Step turned = step;
+  turned.op = Op::matmul;
+  Layout& weight = turned.inputs[1];
+  std::swap(weight.shape[0], weight.shape[1]);
+  std::swap(weight.strides[0], weight.strides[1]);
+  return turned;
+}
+
+// What the kernels for blocks share.
+class BlockProduct : public MatmulKernel {
+ protected:
+  BlockProduct(GpuDevice& device, const Step& step)
+      : MatmulKernel(device, as_matmul(step)),
+        format_(step.inputs[1].dtype),
+        finish_(product_),
+        blocks_(static_cast<std::uint64_t>(element_count(step.inputs[1].shape) / block_elements(format_))) {}
+
+  std::string kernel_text(std::string_view body) const {
+    return fmt::format("{}#include \"quantised.h\"\nusing namespace quantised;\n{}{}",
+                       matmul_beginning(product_), finish_.structure, body);
+  }
+  Blocks weights(const KernelArguments& arguments) const { return {arguments.inputs[1], blocks_}; }
+
+  DType format_;
+  FinishText finish_;
+
+ private:
+  std::uint64_t blocks_;
+};
+
+// ---- few rows, as bytes
+
+// How the work is divided.
+struct FewTile {
+  int rows = 1, columns = 2, ahead = 2;
+  bool rounds_in_block = true;  // each block rounds x for itself, into shared memory
+};
+
+class FewRowsKernel final : public BlockProduct {
+ public:
+  FewRowsKernel(GpuDevice& device, const Step& step) : BlockProduct(device, step) {
+    tile_.rows = static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(shape_.rows)));
+    if (heavy(format_)) tile_.columns = 1;
+    if (tile_.rows == few_rows) tile_.ahead = 1;
+    constexpr std::size_t most_shared = 40 << 10;
+    tile_.rounds_in_block = rounded_bytes() <= most_shared;
+    // Blocks stay, so that x is rounded as seldom as can be; two of them on AMD's compute units, which have
+    // registers for both.
+    const auto waves = few_threads / static_cast<unsigned>(device.wave_size());
+    const auto most_blocks =
+        static_cast<std::int64_t>(device.compute_units()) * (device.target().amd ? 2 : 1);
+    while (parts_ < waves && shape_.columns / tile_.columns * parts_ < most_blocks * waves / 2 &&
+           static_cast<std::int64_t>(parts_) * device.wave_size() * tile_.ahead < shape_.depth / 32)
+      parts_ *= 2;
+    const std::int64_t each = static_cast<std::int64_t>(waves / parts_) * tile_.columns;
+    grid_ = static_cast<unsigned>(std::min<std::int64_t>((shape_.columns + each - 1) / each, most_blocks));
+    multiply_ = device.function({"quantised_matmul", text(), {}, 16}, "multiply_blocks");
+    if (!tile_.rounds_in_block)
+      round_ = device.function({"quantised_matmul", text(), {}}, "round_activations");
+  }
+
+  std::size_t scratch_bytes() const override { return tile_.rounds_in_block ? 0 : rounded_bytes(); }
+
+  void run(const KernelArguments& arguments) const override {
+    const auto rows = static_cast<std::uint32_t>(shape_.rows),
+               columns = static_cast<std::uint32_t>(shape_.columns),
+               depth = static_cast<std::uint32_t>(shape_.depth);
+    Arguments values;
+    std::vector<Constant> constants;
+    const Blocks blocks = weights(arguments);
+    void* const roundings = static_cast<char*>(arguments.scratch) + shape_.rows * shape_.depth;
+    LaunchShape launch{.x = grid_, .threads = few_threads};
+    values.add(blocks);
+    if (tile_.rounds_in_block) {
+      launch.shared = static_cast<unsigned>(rounded_bytes());
+      values.add(arguments.inputs[0]);
+      values.add(shape_.a_row);
+      values.add(shape_.a_k);
+    } else {
+      const auto quads = static_cast<std::uint64_t>(shape_.rows * shape_.depth / 4);
+      device_.launch(round_, {.x = device_.grid_for(quads, threads), .threads = threads}, arguments.inputs[0],
+                     shape_.a_row, shape_.a_k, arguments.scratch, roundings, rows, depth);
+      values.add(arguments.scratch);
+      values.add(roundings);
+    }
+    values.add(rows);
+    values.add(columns);
+    values.add(depth);
+    values.add(parts_);
+    add_finish(values, arguments, constants);
+    device_.launch(multiply_, launch, values);
+  }
+
+ private:
+  // Formats whose pairs take many registers.
+  static bool heavy(DType format) {
+    return format == DType::q3_k || format == DType::q5_k || format == DType::q6_k;
+  }
+  // x as bytes, and a Rounding for each 32 or 16.
+  std::size_t rounded_bytes() const {
+    const std::int64_t each = block_elements(format_) == 32 ? 32 : 16;
+    return static_cast<std::size_t>(shape_.rows * shape_.depth / each) *
+           (static_cast<std::size_t>(each) + rounding_bytes);
+  }
+
+  std::string text() const {
+    const std::string_view type = storage_type(product_.a.dtype), format = dtype_name(format_);
+    const std::string work = fmt::format(
+        "  const FewRows<quantised::{}, {}, {}, {}, {}> work(blocks, rows, columns, depth, parts);\n"
+        "  const Finish finish{{GemmStack{{}}, rows, columns{}}};\n",
+        format, tile_.rows, tile_.columns, tile_.ahead, few_threads, finish_.members);
+    if (tile_.rounds_in_block)
+      return kernel_text(fmt::format(
+          "KERNEL_OF({0}) void multiply_blocks(Blocks blocks, const {1}* x, i64 row_stride, i64 k_stride,\n"
+          "    u32 rows, u32 columns, u32 depth, u32 parts{4}) {{\n"
+          "  u8* q = launched_shared<u8>();\n"
+          "  Rounding* roundings = reinterpret_cast<Rounding*>(q + rows * depth);\n{2}"
+          "  multiply_few(work, q, roundings, finish, [&] {{\n"
+          "    round_rows<quantised::{3}>(x, row_stride, k_stride, rows, depth, q, roundings, threadIdx.x, "
+          "blockDim.x);\n"
+          "    barrier();\n  }});\n}}\n",
+          few_threads, type, work, format, finish_.parameters));
+    return kernel_text(fmt::format(
+        "KERNEL void round_activations(const {1}* x, i64 row_stride, i64 k_stride, u8* q, Rounding* "
+        "roundings,\n"
+        "    u32 rows, u32 depth) {{\n"
+        "  round_rows<quantised::{3}>(x, row_stride, k_stride, rows, depth, q, roundings, "
+        "(u32)global_thread(), "
+        "(u32)global_threads());\n}}\n"
+        "KERNEL_OF({0}) void multiply_blocks(Blocks blocks, const u8* q, const Rounding* roundings,\n"
+        "    u32 rows, u32 columns, u32 depth, u32 parts{4}) {{\n{2}"
+        "  multiply_few(work, q, roundings, finish, [] {{}});\n}}\n",
+        few_threads, type, work, format, finish_.parameters));
+  }
+
+  FewTile tile_;
+  unsigned parts_ = 1, grid_ = 1;
+  Function multiply_, round_;
+};
+
+// ---- many rows, in tiles, through f16
+
+class ManyRowsKernel final : public BlockProduct {
+ public:
+  ManyRowsKernel(GpuDevice& device, const Step& step) : BlockProduct(device, step) {
+    shape_.a_row = shape_.depth;  // of x as halve_activations leaves it
+    shape_.a_k = 1;
+    const auto compute_units = static_cast<std::uint64_t>(device.compute_units());
+    if (shape_.rows <= 64 || tiles(true) < compute_units) tiles(false);
+    const GemmSplit split =
+        split_depth(tile_.depth, static_cast<std::uint64_t>(shape_.row_tiles) * shape_.column_tiles,
+                    shape_.depth, device.compute_units());
+    shape_.splits = split.splits;
+    shape_.split_depth = split.depth;
+    const KernelSource source{"quantised_matmul", text(), {}};
+    halve_ = device.function(source, "halve_activations");
+    multiply_ = device.function(source, "multiply_blocks");
+    if (shape_.splits > 1) combine_ = device.function(source, "combine");
+  }
+
+  std::size_t scratch_bytes() const override { return sums_at() + split_bytes(); }
+
+  void run(const KernelArguments& arguments) const override {
+    const auto rows = static_cast<std::uint32_t>(shape_.rows),
+               depth = static_cast<std::uint32_t>(shape_.depth);
+    void* const halves = arguments.scratch;
+    void* const scales = static_cast<char*>(arguments.scratch) + scales_at();
+    void* const sums = static_cast<char*>(arguments.scratch) + sums_at();
+    device_.launch(halve_, {.x = std::min(rows, 65535u), .threads = threads}, arguments.inputs[0],
+                   product_.a.row_stride, product_.a.k_stride, halves, scales, rows, depth);
+    const std::uint64_t jobs =
+        static_cast<std::uint64_t>(shape_.splits) * shape_.row_tiles * shape_.column_tiles;
+    constexpr std::uint64_t most_blocks = 1u << 30;
+    const bool split = shape_.splits > 1;
+    const Blocks blocks = weights(arguments);
+    std::vector<Constant> constants;
+    Arguments multiply, combine;
+    multiply.add(blocks);
+    multiply.add(halves);
+    for (Arguments* values : {&multiply, &combine}) {
+      values->add(scales);
+      values->add(shape_);
+    }
+    if (split) {
+      multiply.add(sums);
+      combine.add(sums);
+    }
+    add_finish(split ? combine : multiply, arguments, constants);
+    device_.launch(multiply_,
+                   {.x = static_cast<unsigned>(std::min(jobs, most_blocks)),
+                    .threads = static_cast<unsigned>(tile_.threads)},
+                   multiply);
+    if (!split) return;
+    device_.launch(combine_,
+                   {.x = device_.grid_for(static_cast<std::uint64_t>(results()), combined_by_block),
+                    .threads = combining_threads(shape_.columns, sizeof(float))},
+                   combine);
+  }
+
+ private:
+  std::uint64_t tiles(bool large) {
+    const bool unit = has_matrix_unit(device_.target(), DType::f16);
+    tile_ = unit ? mma_tile(device_.target(), DType::f16, large) : fma_tile(DType::f16, large);
+    shape_.row_tiles = static_cast<unsigned>((shape_.rows + tile_.rows - 1) / tile_.rows);
+    shape_.column_tiles = static_cast<unsigned>((shape_.columns + tile_.columns - 1) / tile_.columns);
+    return static_cast<std::uint64_t>(shape_.row_tiles) * shape_.column_tiles;
+  }
+
+  // Scratch: x in f16, a scale per row, sums of splits.
+  static std::size_t rounded(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+  std::size_t scales_at() const { return rounded(static_cast<std::size_t>(shape_.rows * shape_.depth) * 2); }
+  std::size_t sums_at() const { return scales_at() + rounded(static_cast<std::size_t>(shape_.rows) * 4); }
+
+  std::string text() const {
+    const bool split = shape_.splits > 1;
+    const std::string finish = fmt::format(
+        "Scaled<Finish>{{Finish{{GemmStack{{}}, shape.rows, shape.columns{}}}, scales}}", finish_.members);
+    std::string kernels = fmt::format(
+        "KERNEL void halve_activations(const {0}* x, i64 row_stride, i64 k_stride, f16* out, f32* scales,\n"
+        "    u32 rows, u32 depth) {{\n"
+        "  halve_rows(x, row_stride, k_stride, rows, depth, out, scales);\n}}\n"
+        "KERNEL_OF({1}) void multiply_blocks(Blocks blocks, const f16* x, const f32* scales, GemmShape "
+        "shape{2}) {{\n"
+        "  const auto source_a = [&](u64, i64 end) {{\n"
+        "    return gemm::Matrix<f16>{{x, shape.a_row, 1, shape.rows, end}};\n  }};\n"
+        "  const auto source_b = [&](u64, i64 end) {{\n"
+        "    return Weights<quantised::{3}>{{blocks, shape.columns, end, shape.depth / "
+        "quantised::{3}::elements}};\n"
+        "  }};\n"
+        "  gemm::multiply<{4}, {5}, gemm::AlongK<16>>(shape, source_a, source_b, {6});\n}}\n",
+        storage_type(product_.a.dtype), tile_.threads, split ? ", f32* sums" : finish_.parameters,
+        dtype_name(format_), tile_.type, gemm_fetch(tile_, DType::f16, true, gemm_packet(tile_, DType::f16)),
+        split ? "gemm::Partial<f32>{sums, shape.rows, shape.columns, 1}" : finish);
+    if (split)
+      kernels += fmt::format(
+          "KERNEL void combine(const f32* scales, GemmShape shape, const f32* sums{}) {{\n"
+          "  gemm::combine(shape, sums, {});\n}}\n",
+          finish_.parameters, finish);
+    return kernel_text(kernels);
+  }
+
+  GemmTile tile_;
+  Function halve_, multiply_, combine_;
+};
+
+// ---- operands converted first
+
+// Both operands in a dtype that matmul multiplies, by way of scratch memory where they are not.
+class ConvertedProduct final : public Kernel {
+ public:
+  ConvertedProduct(GpuDevice& device, const Step& step, DType dtype) : inputs_(step.inputs.size()) {
+    Step product = as_matmul(step);
+    for (std::size_t i = 0; i < 2; ++i) {
+      const Layout& from = step.inputs[i];
+      const Layout to{dtype, from.shape, contiguous_strides(from.shape)};
+      if (from.dtype == dtype && from.contiguous()) continue;
+      conversions_.push_back({i, scratch_, conversion(device, from, to)});
+      const auto bytes = static_cast<std::size_t>(element_count(to.shape)) * dtype_size(dtype);
+      scratch_ += (bytes + 63) / 64 * 64;
+      product.inputs[i] = to;
+      if (i == 1) product.inputs[i] = {dtype, {to.shape[1], to.shape[0]}, {1, to.shape[1]}};
+    }
+    product_ = make_matmul(device, product, MatmulVariant::automatic);
+  }
+
+  std::size_t scratch_bytes() const override { return scratch_ + product_->scratch_bytes(); }
+
+  void run(const KernelArguments& arguments) const override {
+    char* const scratch = static_cast<char*>(arguments.scratch);
+    SmallVector<void*, 8> inputs;
+    for (std::size_t i = 0; i < inputs_; ++i) inputs.push_back(arguments.inputs[i]);
+    for (const Conversion& one : conversions_) {
+      void* const to = scratch + one.at;
+      one.kernel->run({&inputs[one.input], &to, nullptr, nullptr});
+      inputs[one.input] = to;
+    }
+    product_->run({inputs.data(), arguments.outputs, arguments.numbers, scratch + scratch_});
+  }
+
+ private:
+  struct Conversion {
+    std::size_t input, at;  // which; where in scratch memory
+    std::unique_ptr<Kernel> kernel;
+  };
+
+  static std::unique_ptr<Kernel> conversion(GpuDevice& device, const Layout& from, const Layout& to) {
+    Step step;
+    step.op = is_quantised(from.dtype) ? Op::dequantise : Op::copy;
+    step.domain = from.shape;
+    step.inputs = {from};
+    step.outputs = {to};
+    if (step.op == Op::dequantise) return make_quantised(device, step);
+    step.expression.inputs = {from.dtype};
+    step.expression.outputs = {0};
+    if (from.dtype != to.dtype) {
+      step.expression.instructions = {{Op::cast, from.dtype, to.dtype, {0, 0, 0}}};
+      step.expression.outputs = {1};
+    }
+    return make_elementwise(device, step);
+  }
+
+  std::size_t inputs_;
+  std::vector<Conversion> conversions_;
+  std::size_t scratch_ = 0;  // bytes of converted operands
+  std::unique_ptr<Kernel> product_;
+};
+
+// Nothing to compute.
+class EmptyProduct final : public Kernel {
+ public:
+  void run(const KernelArguments&) const override {}
+};
+
+// Weights in 16 bits. Few rows are bound by reading them, so x stays as it is; many are rounded to the
+// weights' dtype for the matrix unit.
+std::unique_ptr<Kernel> make_half_product(GpuDevice& device, const Step& step) {
+  const DType dtype = step.inputs[1].dtype;
+  if (step.inputs[0].shape[0] > few_rows) return std::make_unique<ConvertedProduct>(device, step, dtype);
+  const Step turned = as_matmul(step);
+  if (skinny_fits(turned)) return make_matmul(device, turned, MatmulVariant::skinny);
+  return std::make_unique<ConvertedProduct>(device, step, DType::f32);
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_quantised_matmul(GpuDevice& device, const Step& step) {
+  const Layout &x = step.inputs[0], &weight = step.inputs[1];
+  const std::int64_t rows = x.shape[0], columns = weight.shape[0], depth = x.shape[1];
+  if (rows * columns == 0) return std::make_unique<EmptyProduct>();
+  constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max() / few_rows;
+  if (std::max({rows, columns, depth}) > most)
+    throw KernelError(fmt::format("[quantised_matmul] {} x {} x {} is too large", rows, columns, depth));
+  if (!is_quantised(weight.dtype)) return make_half_product(device, step);
+  if (depth == 0) return std::make_unique<ConvertedProduct>(device, step, DType::f32);
+  if (rows <= few_rows) return std::make_unique<FewRowsKernel>(device, step);
+  // Where the matrix unit has a copy engine to feed it, weights that become numbers on their way would only
+  // keep it waiting.
+  constexpr std::int64_t enough_rows = 64;
+  if (device.target().matrix == MatrixUnit::wgmma90 && rows >= enough_rows)
+    return std::make_unique<ConvertedProduct>(device, step, DType::bf16);
+  return std::make_unique<ManyRowsKernel>(device, step);
+}
+
+}  // namespace hearth::gpu
