@@ -40,9 +40,16 @@ Heads project_heads(const Tensor& x, const LayerWeights& w, const Tensor& positi
                     const ModelConfig& c) {
   const std::int64_t n = x.size(0), queries = c.heads * c.head_size, keys = c.groups * c.head_size;
   Heads heads;
+  const bool turns = rotation.frequencies.defined();
   if (w.qkv.weight.defined()) {
     const Tensor all = project(x, w.qkv);
-    heads = {narrow(all, 1, 0, queries), narrow(all, 1, queries, keys), narrow(all, 1, queries + keys, keys)};
+    const Tensor values = narrow(all, 1, queries + keys, keys).reshape({n, c.groups, c.head_size});
+    if (turns && !w.q_norm.defined()) {
+      const Tensor both = narrow(all, 1, 0, queries + keys).reshape({n, c.heads + c.groups, c.head_size});
+      const Tensor turned = rotate(both, positions, rotation, c.rope_interleaved);
+      return {narrow(turned, 1, 0, c.heads), narrow(turned, 1, c.heads, c.groups), values};
+    }
+    heads = {narrow(all, 1, 0, queries), narrow(all, 1, queries, keys), values};
   } else {
     heads = {project(x, w.q), project(x, w.k), project(x, w.v)};
   }
@@ -53,11 +60,22 @@ Heads project_heads(const Tensor& x, const LayerWeights& w, const Tensor& positi
     heads.q = rms_norm(heads.q, w.q_norm, c.norm_epsilon);
     heads.k = rms_norm(heads.k, w.k_norm, c.norm_epsilon);
   }
-  if (rotation.frequencies.defined()) {
+  if (turns) {
     heads.q = rotate(heads.q, positions, rotation, c.rope_interleaved);
     heads.k = rotate(heads.k, positions, rotation, c.rope_interleaved);
   }
   return heads;
+}
+
+// Attention of many tokens at the end of one sequence, whose keys and values are gathered from the cache:
+// (n, heads, features) in f32.
+Tensor attend_together(const Tensor& q, const Tensor& keys, const Tensor& values, const Tensor& history,
+                       double scale, std::int64_t window) {
+  const auto stacked = [](const Tensor& x) { return unsqueeze(x.transpose(0, 1), 0); };
+  const Tensor seen =
+      attention(stacked(q.to(keys.dtype())), stacked(take(keys, history, 0)),
+                stacked(take(values, history, 0)), {.causal = true, .window = window, .scale = scale});
+  return squeeze(seen, {0}).transpose(0, 1).to(DType::f32);
 }
 
 Rotation rotation_of(const ModelConfig& c, const Weights& weights, std::size_t layer) {
@@ -91,6 +109,16 @@ Tensor mixture_of_experts(const Tensor& x, const Experts& w, const ModelConfig& 
 
 }  // namespace
 
+DecoderInput::DecoderInput(const std::vector<Tensor>& in)
+    : tokens(select(in[0], 0, 0)),
+      sequences(select(in[0], 0, 1)),
+      positions(select(in[0], 0, 2)),
+      slots(select(in[0], 0, 3)),
+      table(in[1]),
+      wanted(in[2]) {
+  if (in.size() > 3) history = in[3];
+}
+
 Tensor decode(const ModelConfig& c, const Weights& weights, KeyValueCache& cache, const DecoderInput& input) {
   const auto norm = [&](const Tensor& x, const Tensor& weight) {
     return weight.defined() ? rms_norm(x, weight, c.norm_epsilon) : x;
@@ -104,11 +132,14 @@ Tensor decode(const ModelConfig& c, const Weights& weights, KeyValueCache& cache
     Tensor &keys = cache.keys[layer], &values = cache.values[layer];
     keys.assign(store_rows(keys, input.slots, heads.k));
     values.assign(store_rows(values, input.slots, heads.v));
-    const Tensor seen = cached_attention(heads.q, keys, values, input.sequences, input.positions, input.table,
-                                         {.scale = c.attention_scale,
-                                          .window = c.windows[layer],
-                                          .soft_cap = c.attention_soft_cap,
-                                          .page = cache.page});
+    const Tensor seen =
+        input.history.defined()
+            ? attend_together(heads.q, keys, values, input.history, c.attention_scale, c.windows[layer])
+            : cached_attention(heads.q, keys, values, input.sequences, input.positions, input.table,
+                               {.scale = c.attention_scale,
+                                .window = c.windows[layer],
+                                .soft_cap = c.attention_soft_cap,
+                                .page = cache.page});
     const Tensor attended = project(seen.reshape({x.size(0), c.heads * c.head_size}), w.out);
     x = x + norm(attended, w.post_attention_norm);
     const Tensor normed = norm(x, w.feed_forward_norm);

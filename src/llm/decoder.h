@@ -22,6 +22,10 @@ struct DecoderInput {
   Tensor slots;      // (n,) of the cache, where their keys and values go
   Tensor table;      // (sequences, pages)
   Tensor wanted;     // (m,) tokens whose successors are to be scored
+  Tensor history;    // where defined: slots of all that the one sequence has, these tokens being the last
+
+  // From the first four as one, (4, n), then table and wanted, and history where there is one.
+  explicit DecoderInput(const std::vector<Tensor>& in);
 };
 
 // (m, vocabulary), f32. Keys and values of the tokens are put into the cache first.

@@ -19,34 +19,15 @@ constexpr std::string_view squares_suffix = ".in_sum2", counts_suffix = ".counts
 
 constexpr std::size_t rows_at_once = 64;
 
-struct NamedProjection {
-  std::string name;
-  Projection* projection;
-};
-
-std::vector<NamedProjection> projections_of(Weights& weights) {
-  std::vector<NamedProjection> list;
-  for (std::size_t i = 0; i < weights.layers.size(); ++i) {
-    LayerWeights& w = weights.layers[i];
+std::vector<Projection*> projections_of(Weights& weights) {
+  std::vector<Projection*> list;
+  for (LayerWeights& w : weights.layers) {
     FeedForward &dense = w.feed_forward, &shared = w.experts.shared;
-    const NamedProjection layer[] = {{"attn_q", &w.q},
-                                     {"attn_k", &w.k},
-                                     {"attn_v", &w.v},
-                                     {"attn_qkv", &w.qkv},
-                                     {"attn_output", &w.out},
-                                     {"ffn_gate", &dense.gate},
-                                     {"ffn_up", &dense.up},
-                                     {"ffn_up", &dense.gate_up},
-                                     {"ffn_down", &dense.down},
-                                     {"ffn_gate_shexp", &shared.gate},
-                                     {"ffn_up_shexp", &shared.up},
-                                     {"ffn_down_shexp", &shared.down}};
-    for (const auto& [name, projection] : layer)
-      if (projection->weight.defined())
-        list.push_back({fmt::format("blk.{}.{}.weight", i, name), projection});
+    for (Projection* projection : {&w.q, &w.k, &w.v, &w.qkv, &w.out, &dense.gate, &dense.up, &dense.gate_up,
+                                   &dense.down, &shared.gate, &shared.up, &shared.gate_up, &shared.down})
+      if (projection->weight.defined()) list.push_back(projection);
   }
-  const bool tied = weights.output.weight.variable() == weights.embedding.variable();
-  list.push_back({tied ? "token_embd.weight" : "output.weight", &weights.output});
+  list.push_back(&weights.output);
   return list;
 }
 
@@ -55,30 +36,33 @@ class Watch {
  public:
   Watch(Model::State& state, Importance& importance)
       : state_(state), step_(state.step), projections_(projections_of(state.weights)) {
-    for (auto& [name, projection] : projections_) projection->squares = std::make_shared<Tensor>();
+    for (Projection* projection : projections_) projection->squares = std::make_shared<Tensor>();
     state.step = [this, &importance](const std::vector<Tensor>& in) {
-      const DecoderInput input{in[0], in[1], in[2], in[3], in[4], in[5]};
+      const DecoderInput input(in);
       std::vector<Tensor> results{decode(state_.config, state_.weights, state_.cache, input)};
-      for (const auto& [name, projection] : projections_) results.push_back(*projection->squares);
+      for (const Projection* projection : projections_) results.push_back(*projection->squares);
       std::vector<Tensor> computed = results;
       for (const auto* list : {&state_.cache.keys, &state_.cache.values})
         computed.insert(computed.end(), list->begin(), list->end());
       eval(computed);
       for (std::size_t i = 0; i < projections_.size(); ++i) {
-        Importance::Sums& sums = importance.weights[projections_[i].name];
         const auto squares = results[i + 1].to(Device{}).to_vector<float>();
-        sums.squares.resize(squares.size());
-        std::transform(squares.begin(), squares.end(), sums.squares.begin(), sums.squares.begin(),
-                       std::plus<>());
-        const bool only_wanted = projections_[i].projection == &state_.weights.output;
-        sums.count += static_cast<double>((only_wanted ? in[5] : in[0]).size(0));
+        const bool only_wanted = projections_[i] == &state_.weights.output;
+        const auto count = static_cast<double>((only_wanted ? input.wanted : input.tokens).size(0));
+        for (const std::string& name : projections_[i]->names) {
+          Importance::Sums& sums = importance.weights[name];
+          sums.squares.resize(squares.size());
+          std::transform(squares.begin(), squares.end(), sums.squares.begin(), sums.squares.begin(),
+                         std::plus<>());
+          sums.count += count;
+        }
       }
       results.resize(1);
       return results;
     };
   }
   ~Watch() {
-    for (auto& [name, projection] : projections_) projection->squares.reset();
+    for (Projection* projection : projections_) projection->squares.reset();
     state_.step = step_;
   }
   Watch(const Watch&) = delete;
@@ -87,7 +71,7 @@ class Watch {
  private:
   Model::State& state_;
   Compiled::Function step_;
-  std::vector<NamedProjection> projections_;
+  std::vector<Projection*> projections_;
 };
 
 }  // namespace

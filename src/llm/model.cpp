@@ -14,7 +14,9 @@ namespace hearth::llm {
 namespace {
 
 constexpr std::int64_t page_size = 32;
-constexpr std::int64_t chunk = 256;  // tokens of a prompt that run together
+// Tokens of a prompt that run together: on a CPU as many as the caches hold well, on a GPU as keep it busy.
+constexpr std::int64_t cpu_chunk = 256, gpu_chunk = 2048;
+constexpr std::int64_t attend_together_from = 32;  // tokens
 constexpr std::int64_t default_context = 4096;
 
 struct Totals {
@@ -62,8 +64,13 @@ KeyValueCache make_cache(const ModelConfig& c, std::int64_t pages, DType dtype) 
   return cache;
 }
 
-Tensor indices(const std::vector<std::int64_t>& values, Device device) {
-  return tensor<std::int64_t>(values).to(device);
+Tensor indices(const std::vector<std::int64_t>& values, const Shape& shape) {
+  const DeviceScope host{Device{}};
+  return tensor<std::int64_t>(values).reshape(shape).eval();
+}
+
+std::int64_t slot_of(const Sequence& sequence, std::int64_t position) {
+  return sequence.pages[static_cast<std::size_t>(position / page_size)] * page_size + position % page_size;
 }
 
 }  // namespace
@@ -105,8 +112,7 @@ Model make_model(const ModelFile& file, const LoadOptions& options) {
   // The function keeps no reference to the state that keeps it.
   Model::State* const raw = state.get();
   state->step = compile([raw](const std::vector<Tensor>& in) {
-    const DecoderInput input{in[0], in[1], in[2], in[3], in[4], in[5]};
-    return std::vector<Tensor>{decode(raw->config, raw->weights, raw->cache, input)};
+    return std::vector<Tensor>{decode(raw->config, raw->weights, raw->cache, DecoderInput(in))};
   });
   return Model(std::move(state));
 }
@@ -145,6 +151,7 @@ std::vector<float> Model::State::append(Sequence& sequence, std::span<const Toke
   const auto count = static_cast<std::int64_t>(tokens.size());
   std::vector<float> scores;
   scores.reserve(static_cast<std::size_t>(wanted * config.vocabulary));
+  const std::int64_t chunk = chunk_size();
   for (std::int64_t first = 0; first < count; first += chunk) {
     const std::int64_t size = std::min(chunk, count - first);
     const std::int64_t scored = std::clamp<std::int64_t>(first + size - (count - wanted), 0, size);
@@ -162,7 +169,7 @@ std::vector<float> Model::State::append_together(std::span<const Piece> pieces) 
     total += static_cast<std::int64_t>(piece.tokens.size());
   }
   std::vector<float> scores;
-  if (total <= chunk) {
+  if (total <= chunk_size()) {
     run(pieces, scores);
     return scores;
   }
@@ -171,6 +178,16 @@ std::vector<float> Model::State::append_together(std::span<const Piece> pieces) 
     scores.insert(scores.end(), own.begin(), own.end());
   }
   return scores;
+}
+
+std::int64_t Model::State::chunk_size() const {
+  return device.kind == DeviceKind::cpu ? cpu_chunk : gpu_chunk;
+}
+
+// The kernel for attention over pages has a query at a time; the other, for many, has tiles of them, but no
+// soft cap.
+bool Model::State::attends_together(std::int64_t tokens) const {
+  return device.kind != DeviceKind::cpu && tokens >= attend_together_from && config.attention_soft_cap == 0;
 }
 
 void Model::State::give_pages(Sequence& sequence, std::int64_t tokens) {
@@ -183,7 +200,7 @@ void Model::State::give_pages(Sequence& sequence, std::int64_t tokens) {
 
 void Model::State::run(std::span<const Piece> pieces, std::vector<float>& scores) {
   const std::int64_t pages = (context + page_size - 1) / page_size;
-  std::vector<std::int64_t> ids, owners, positions, slots, rows, table;
+  std::vector<std::int64_t> ids, owners, positions, slots, rows, table, history;
   for (std::size_t owner = 0; owner < pieces.size(); ++owner) {
     const Piece& piece = pieces[owner];
     Sequence& sequence = *piece.sequence;
@@ -194,8 +211,7 @@ void Model::State::run(std::span<const Piece> pieces, std::vector<float>& scores
       ids.push_back(piece.tokens[i]);
       owners.push_back(static_cast<std::int64_t>(owner));
       positions.push_back(position);
-      slots.push_back(sequence.pages[static_cast<std::size_t>(position / page_size)] * page_size +
-                      position % page_size);
+      slots.push_back(slot_of(sequence, position));
     }
     const auto end = static_cast<std::int64_t>(ids.size());
     for (std::int64_t i = end - piece.wanted; i < end; ++i) rows.push_back(i);
@@ -207,10 +223,19 @@ void Model::State::run(std::span<const Piece> pieces, std::vector<float>& scores
   if (!any_wanted) rows.push_back(0);
   const NoGrad no_gradients;
   const DeviceScope here(device);
-  const auto result =
-      step({indices(ids, device), indices(owners, device), indices(positions, device), indices(slots, device),
-            indices(table, device).reshape({static_cast<std::int64_t>(pieces.size()), pages}),
-            indices(rows, device)});
+  const auto count = static_cast<std::int64_t>(ids.size());
+  std::vector<std::int64_t> all = std::move(ids);
+  for (const auto* more : {&owners, &positions, &slots}) all.insert(all.end(), more->begin(), more->end());
+  std::vector<Tensor> inputs{indices(all, {4, count}),
+                             indices(table, {static_cast<std::int64_t>(pieces.size()), pages}),
+                             indices(rows, {static_cast<std::int64_t>(rows.size())})};
+  if (pieces.size() == 1 && attends_together(count)) {
+    const Sequence& sequence = *pieces[0].sequence;
+    for (std::int64_t i = 0; i <= positions.back(); ++i) history.push_back(slot_of(sequence, i));
+    inputs.push_back(indices(history, {static_cast<std::int64_t>(history.size())}));
+  }
+  for (Tensor& input : inputs) input = input.to(device);
+  const auto result = step(inputs);
   if (any_wanted) {
     const std::vector<float> values = result[0].to(Device{}).to_vector<float>();
     scores.insert(scores.end(), values.begin(), values.end());

@@ -48,6 +48,8 @@ struct Model::State {
 
  private:
   void check(const Piece& piece) const;
+  std::int64_t chunk_size() const;
+  bool attends_together(std::int64_t tokens) const;
   void give_pages(Sequence& sequence, std::int64_t tokens);
   // One run of the decoder.
   void run(std::span<const Piece> pieces, std::vector<float>& scores);

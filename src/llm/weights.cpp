@@ -3,9 +3,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "hearth/eval.h"
 #include "hearth/ops.h"
 #include "llm/refuse.h"
+#include "tensor/variable.h"
 
 namespace hearth::llm {
 namespace {
@@ -29,7 +32,7 @@ class Loader {
     if (file_.contains("output.weight"))
       weights.output = projection("output", c.vocabulary, c.width);
     else
-      weights.output.weight = weights.embedding;
+      weights.output = {weights.embedding, {}, {"token_embd.weight"}, {}};
     weights.rope = rotation(c.rope);
     if (!c.local_rope.frequencies.empty()) weights.local_rope = rotation(c.local_rope);
     return weights;
@@ -44,6 +47,10 @@ class Loader {
     w.feed_forward_norm = vector(prefix + "ffn_norm.weight", c.width);
     if (file_.contains(prefix + "attn_qkv.weight")) {
       w.qkv = projection(prefix + "attn_qkv", queries + 2 * keys, c.width);
+    } else if (auto all = stacked(
+                   {{prefix + "attn_q", queries}, {prefix + "attn_k", keys}, {prefix + "attn_v", keys}},
+                   c.width)) {
+      w.qkv = std::move(*all);
     } else {
       w.q = projection(prefix + "attn_q", queries, c.width);
       w.k = projection(prefix + "attn_k", keys, c.width);
@@ -68,11 +75,14 @@ class Loader {
   FeedForward feed_forward(const std::string& prefix, const std::string& suffix, std::int64_t size) {
     const std::int64_t width = file_.config.width;
     FeedForward w;
-    if (file_.contains(prefix + "ffn_gate" + suffix + ".weight")) {
+    if (!file_.contains(prefix + "ffn_gate" + suffix + ".weight")) {
+      w.gate_up = projection(prefix + "ffn_up" + suffix, 2 * size, width);
+    } else if (auto both = stacked({{prefix + "ffn_gate" + suffix, size}, {prefix + "ffn_up" + suffix, size}},
+                                   width)) {
+      w.gate_up = std::move(*both);
+    } else {
       w.gate = projection(prefix + "ffn_gate" + suffix, size, width);
       w.up = projection(prefix + "ffn_up" + suffix, size, width);
-    } else {
-      w.gate_up = projection(prefix + "ffn_up" + suffix, 2 * size, width);
     }
     w.down = projection(prefix + "ffn_down" + suffix, width, size);
     return w;
@@ -100,8 +110,40 @@ class Loader {
   }
 
   Projection projection(const std::string& name, std::int64_t rows, std::int64_t columns) {
-    Projection result{matrix(name + ".weight", {rows, columns}), {}, {}};
+    Projection result{matrix(name + ".weight", {rows, columns}), {}, {name + ".weight"}, {}};
     if (file_.contains(name + ".bias")) result.bias = vector(name + ".bias", rows);
+    return result;
+  }
+
+  struct Part {
+    std::string name;
+    std::int64_t rows;
+  };
+  // Projections of the same thing as one. A GPU gains by fewer and larger products; the CPU reads weights
+  // where the file has them. None where the parts differ in type.
+  std::optional<Projection> stacked(const std::vector<Part>& parts, std::int64_t columns) {
+    if (device_.kind == DeviceKind::cpu) return std::nullopt;
+    std::vector<Tensor> weights, biases;
+    std::int64_t rows = 0;
+    Projection result;
+    for (const Part& part : parts) {
+      weights.push_back(checked(part.name + ".weight", {part.rows, columns}));
+      if (file_.contains(part.name + ".bias")) biases.push_back(vector(part.name + ".bias", part.rows));
+      result.names.push_back(part.name + ".weight");
+      rows += part.rows;
+    }
+    const DType dtype = weights[0].dtype();
+    if (std::any_of(weights.begin(), weights.end(), [&](const Tensor& t) { return t.dtype() != dtype; }) ||
+        (!biases.empty() && biases.size() != parts.size()))
+      return std::nullopt;
+    std::vector<std::byte> bytes;
+    bytes.reserve(static_cast<std::size_t>(storage_bytes(dtype, rows * columns)));
+    for (const Tensor& weight : weights) {
+      const std::vector<std::byte> some = weight.to_bytes();
+      bytes.insert(bytes.end(), some.begin(), some.end());
+    }
+    result.weight = from_host(bytes, {rows, columns}, dtype, device_);
+    if (!biases.empty()) result.bias = concat(biases, 0).eval();
     return result;
   }
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "hearth/llm.h"
@@ -15,6 +16,7 @@ namespace hearth::llm {
 
 struct Projection {
   Tensor weight, bias;
+  std::vector<std::string> names = {};   // of its weights in the file, one below the other
   std::shared_ptr<Tensor> squares = {};  // where set: gets the sums of the squares of what it is applied to
 };
 
