@@ -19,21 +19,22 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from compare_torch import TransformerBlock
 
 
-def seconds_of(work, calls=10, rounds=7):
-    """Median seconds of one call, measured by events around several."""
-    for _ in range(3):
-        work()
-    torch.cuda.synchronize()
-    samples = []
-    for _ in range(rounds):
+def seconds_of(work, slice=0.01, least_calls=5, rounds=18):
+    """Median seconds of one call, measured by events around several: for as long as hearth-gpu-bench takes for its two
+    candidates, because a GPU that works for longer gets slower."""
+    def timed(calls):
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         begin.record()
         for _ in range(calls):
             work()
         end.record()
         torch.cuda.synchronize()
-        samples.append(begin.elapsed_time(end) / calls * 1e-3)
-    return statistics.median(samples)
+        return begin.elapsed_time(end) / calls * 1e-3
+
+    for _ in range(3):
+        timed(1)
+    calls = max(least_calls, int(slice / timed(10)))
+    return statistics.median(timed(calls) for _ in range(rounds))
 
 
 def products():
@@ -99,7 +100,7 @@ def training_step(compiled, batch=8, length=1024):
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
-    return seconds_of(step, calls=5)
+    return seconds_of(step)
 
 
 def hearth_rows(binary, groups):

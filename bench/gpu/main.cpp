@@ -19,7 +19,7 @@ std::vector<double> device_medians(Device device, const std::vector<std::functio
   std::vector<int> calls;
   for (const auto& candidate : candidates) {
     for (int i = 0; i < 3; ++i) seconds_of(candidate, 1);  // compiles, plans, records
-    calls.push_back(std::max(1, static_cast<int>(slice / seconds_of(candidate, quick ? 1 : 10))));
+    calls.push_back(std::max(quick ? 1 : 5, static_cast<int>(slice / seconds_of(candidate, quick ? 1 : 10))));
   }
   std::vector<std::vector<double>> samples(candidates.size());
   for (int round = 0; round < rounds; ++round)
