@@ -160,6 +160,9 @@ TEST_F(GpuNormalisation, Rope) {
         const Inputs x = {randn({2, 3, 7, size}).to(dtype), positions};
         compare(name, x, tolerance,
                 [&](const Inputs& in) { return rope(in[0], in[1], 10000.0, interleaved); });
+        // So many pairs that their angles come from a table.
+        compare(name + " many", {randn({2000 / size, 3, 7, size}).to(dtype), positions}, tolerance,
+                [&](const Inputs& in) { return rope(in[0], in[1], 10000.0, interleaved); });
         compare(name + " permuted", {randn({7, size, 3}).to(dtype), positions}, tolerance,
                 [&](const Inputs& in) {
                   return rope(in[0].permute({2, 0, 1}), flip(in[1], {0}), 500.0, interleaved);

@@ -55,6 +55,24 @@ TEST(StoreRows, RowsOfAllWidths) {
         }
 }
 
+TEST(StoreRows, NumbersBecomeWhatTheRowsAre) {
+  for (const Device device : tested_devices())
+    for (const DType dtype : {DType::f16, DType::bf16}) {
+      const DeviceScope here(device);
+      manual_seed(3);
+      const Tensor wide = randn({3, 2, 10}).eval(), values = narrow(wide, 2, 3, 5);
+      const Tensor found = store_rows(zeros({6, 2, 5}, dtype), tensor<std::int64_t>({4, -1, 0}), values);
+      EXPECT_EQ(found.dtype(), dtype);
+      const auto got = found.to(DType::f32).to_vector<float>(),
+                 rounded = values.to(dtype).to(DType::f32).to_vector<float>();
+      for (std::size_t i = 0; i < 10; ++i) {
+        EXPECT_EQ(got[40 + i], rounded[i]);
+        EXPECT_EQ(got[10 + i], 0);
+        EXPECT_EQ(got[i], rounded[20 + i]);
+      }
+    }
+}
+
 TEST(StoreRows, RefusesWhatDoesNotFit) {
   const Tensor x = zeros({4, 3});
   test::expect_error<ShapeError>(

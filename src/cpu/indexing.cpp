@@ -4,7 +4,9 @@
 #include <memory>
 
 #include "base/thread_pool.h"
+#include "cpu/dense.h"
 #include "cpu/dispatch.h"
+#include "cpu/elementwise_kernels.h"
 #include "cpu/kernels.h"
 #include "cpu/strided_copy.h"
 
@@ -341,8 +343,28 @@ std::unique_ptr<Kernel> make_scatter_add(const Step& step) {
 
 // ---- store_rows
 
+std::unique_ptr<Kernel> make_store_rows(const Step& step);
+
+// Values of f32 for rows of another dtype.
+std::unique_ptr<Kernel> make_store_converted(const Step& step) {
+  const DType dtype = step.inputs[0].dtype;
+  Step plain = step;
+  plain.inputs[2] = {dtype, step.inputs[2].shape, contiguous_strides(step.inputs[2].shape)};
+  return kernel(
+      [store = std::shared_ptr<Kernel>(make_store_rows(plain)), values = step.inputs[2], dtype,
+       convert = elementwise_kernels().store[static_cast<int>(dtype)]](const KernelArguments& arguments) {
+        const DenseInput numbers(values, arguments.inputs[2], DType::f32);
+        const std::int64_t count = element_count(values.shape);
+        const AlignedBytes converted(static_cast<std::size_t>(count) * dtype_size(dtype));
+        convert(converted.data(), numbers.data(), nullptr, nullptr, count);
+        void* const inputs[] = {arguments.inputs[0], arguments.inputs[1], converted.data()};
+        store->run({inputs, arguments.outputs, arguments.numbers, arguments.scratch});
+      });
+}
+
 std::unique_ptr<Kernel> make_store_rows(const Step& step) {
   const Layout &x = step.inputs[0], &indices = step.inputs[1], &values = step.inputs[2];
+  if (values.dtype != x.dtype) return make_store_converted(step);
   const std::int64_t rows = x.shape[0], count = indices.shape[0], index_stride = indices.strides[0];
   const Shape inner_shape = part_of(x.shape, 1, x.shape.size());
   const StridedLoop whole = collapse(x.shape, {x.strides, contiguous_strides(x.shape)});

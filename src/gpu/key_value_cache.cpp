@@ -32,17 +32,18 @@ Step copy_of(const Layout& x) {
   return copy;
 }
 
-KernelSource store_source(std::int64_t unit) {
+// `from`, `to`: types of the kernel's language; bytes that are moved as one, where nothing is converted.
+KernelSource store_source(std::string_view from, std::string_view to, std::size_t loads) {
   return {"store_rows",
           fmt::format("#include \"key_value_cache.h\"\n"
                       "KERNEL void store_rows(const i64* indices, i64 index_stride, const {0}* values,\n"
-                      "                       Nest<1> places, u64 count, u64 length, i64 rows, {0}* out,\n"
+                      "                       Nest<1> places, u64 count, u64 length, i64 rows, {1}* out,\n"
                       "                       Fault fault) {{\n"
                       "  store_rows(out, indices, index_stride, values, places, count, length, rows, "
                       "fault);\n}}\n",
-                      unit_type(unit)),
+                      from, to),
           {},
-          static_cast<std::size_t>(unit)};
+          loads};
 }
 
 class StoreRowsKernel final : public Kernel {
@@ -51,23 +52,37 @@ class StoreRowsKernel final : public Kernel {
       : device_(device),
         copy_(make_elementwise(device, copy_of(step.inputs[0]))),
         places_(collapse(step.inputs[2].shape, {step.inputs[2].strides})),
-        element_(static_cast<std::int64_t>(dtype_size(step.inputs[0].dtype))),
+        from_(step.inputs[2].dtype),
+        to_(step.inputs[0].dtype),
         rows_(step.inputs[0].shape[0]),
         index_stride_(step.inputs[1].strides[0]),
         count_(step.inputs[1].shape[0]) {
     const std::int64_t elements = element_count(step.inputs[2].shape);
     if (elements == 0) return;
     length_ = elements / count_;
-    unit_ = std::gcd(unit_bytes(places_, 1, dtype_size(step.inputs[0].dtype)), length_ * element_);
+    if (from_ == to_) unit_ = std::gcd(unit_bytes(places_, 1, dtype_size(to_)), length_ * element());
   }
 
   void run(const KernelArguments& arguments) const override {
     if (arguments.inputs[0] != arguments.outputs[0]) copy_->run(arguments);  // else in place
     if (length_ == 0) return;
+    if (from_ != to_) {
+      const auto source = [&] { return store_source(storage_type(from_), storage_type(to_), 0); };
+      return launch(converting_.get(device_, source, "store_rows"), 1, arguments);
+    }
     const std::int64_t bytes = aligned_unit(aligned_unit(unit_, arguments.inputs[2]), arguments.outputs[0]);
-    const std::int64_t unit = bytes / element_, length = length_ / unit;
-    const Function& store = functions_.get(
-        device_, bytes, [&] { return store_source(bytes); }, "store_rows");
+    const auto source = [&] {
+      return store_source(unit_type(bytes), unit_type(bytes), static_cast<std::size_t>(bytes));
+    };
+    launch(functions_.get(device_, bytes, source, "store_rows"), bytes / element(), arguments);
+  }
+
+ private:
+  std::int64_t element() const { return static_cast<std::int64_t>(dtype_size(to_)); }
+
+  // `unit`: elements that are moved as one.
+  void launch(const Function& store, std::int64_t unit, const KernelArguments& arguments) const {
+    const std::int64_t length = length_ / unit;
     device_.launch(
         store,
         {.x = device_.grid_for(static_cast<std::uint64_t>(count_ * length), threads), .threads = threads},
@@ -75,13 +90,14 @@ class StoreRowsKernel final : public Kernel {
         rows_, arguments.outputs[0], Fault{device_.fault(), static_cast<std::uint64_t>(Op::store_rows)});
   }
 
- private:
   GpuDevice& device_;
   std::unique_ptr<Kernel> copy_;
   StridedLoop places_;
-  std::int64_t element_, rows_, index_stride_, count_;
+  DType from_, to_;
+  std::int64_t rows_, index_stride_, count_;
   std::int64_t length_ = 0, unit_ = 1;  // elements of a row; bytes that can be moved as one
   UnitFunctions functions_;
+  LazyFunction converting_;
 };
 
 // ---- cached_attention
@@ -125,7 +141,7 @@ class CachedAttentionKernel final : public Kernel {
     blocks_ =
         static_cast<std::int64_t>(shape_.queries) * shape_.groups * ((shared_heads + heads_ - 1) / heads_);
     // Few blocks: each takes a part of the keys. How many keys there are is known on the device only.
-    constexpr std::int64_t least_keys = 256, most_splits = 64;
+    constexpr std::int64_t least_keys = 64, most_splits = 64;
     const std::int64_t capacity =
         shape_.window > 0 ? std::min<std::int64_t>(shape_.window, std::int64_t{shape_.pages} * shape_.page)
                           : std::int64_t{shape_.pages} * shape_.page;
@@ -154,8 +170,8 @@ class CachedAttentionKernel final : public Kernel {
     const auto elements = static_cast<std::uint64_t>(shape_.queries) *
                           static_cast<std::uint64_t>(shape_.heads) *
                           static_cast<std::uint64_t>(shape_.features);
-    device_.launch(combine_, {.x = device_.grid_for(elements, threads), .threads = threads}, shape_, partial,
-                   arguments.outputs[0]);
+    device_.launch(combine_, {.x = device_.grid_for(elements, threads), .threads = threads}, shape_, in[4],
+                   partial, arguments.outputs[0]);
   }
 
  private:
@@ -169,8 +185,9 @@ class CachedAttentionKernel final : public Kernel {
         "    f32* partial, Fault fault) {{\n"
         "  cached::attend<{0}, {1}, {2}, {3}>(shape, q, keys, values, sequences, positions, table, out, "
         "partial, fault);\n}}\n"
-        "KERNEL void combine_splits(CachedAttentionShape shape, const f32* partial, {0}* out) {{\n"
-        "  cached::combine(shape, partial, out);\n}}\n",
+        "KERNEL void combine_splits(CachedAttentionShape shape, const i64* positions, const f32* partial, "
+        "{0}* out) {{\n"
+        "  cached::combine(shape, positions, partial, out);\n}}\n",
         q, cache, heads_, lanes);
   }
 

@@ -1,4 +1,5 @@
-// Rotary position embedding: a table of angles per position in scratch memory, then a rotation of every row.
+// Rotary position embedding: a rotation of every row, by angles from a table in scratch memory where there
+// are many.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,6 +14,16 @@ namespace hearth::gpu {
 namespace {
 
 constexpr unsigned threads = 256;
+
+// As kernels/rope.h has it.
+struct RopeTurns {
+  const void* positions;
+  std::int64_t position_step;
+  const void* frequencies;
+  std::int64_t frequency_step;
+  double base, direction;
+  std::uint64_t half;
+};
 
 class RopeKernel final : public Kernel {
  public:
@@ -37,10 +48,10 @@ class RopeKernel final : public Kernel {
     if (loop_.shape.size() > most_axes)
       throw KernelError(fmt::format("[rope] more than {} axes that cannot be merged", most_axes));
     packet_ = packet_length();
-    angles_ = device.function(angles_source(), "angles");
+    if (in_table()) angles_ = device.function(angles_source(), "angles");
   }
 
-  std::size_t scratch_bytes() const override { return 2 * table_bytes(); }
+  std::size_t scratch_bytes() const override { return in_table() ? 2 * table_bytes() : 0; }
 
   void run(const KernelArguments& arguments) const override {
     const std::int64_t rows = loop_.count();
@@ -48,11 +59,16 @@ class RopeKernel final : public Kernel {
     const auto time = static_cast<std::uint64_t>(time_), half = static_cast<std::uint64_t>(half_);
     void* const cosine = arguments.scratch;
     void* const sine = static_cast<char*>(arguments.scratch) + table_bytes();
-    const void* const frequencies = frequencies_given_ ? arguments.inputs[2] : nullptr;
-    const double direction = attributes_.inverse ? -1 : 1;
-    device_.launch(angles_, {.x = device_.grid_for((time + 15) / 16 * half, threads), .threads = threads},
-                   arguments.inputs[1], position_step_, cosine, sine, time, half, frequencies,
-                   frequency_step_, attributes_.base, direction);
+    const RopeTurns turns{arguments.inputs[1],
+                          position_step_,
+                          frequencies_given_ ? arguments.inputs[2] : nullptr,
+                          frequency_step_,
+                          attributes_.base,
+                          attributes_.inverse ? -1.0 : 1.0,
+                          half};
+    if (in_table())
+      device_.launch(angles_, {.x = device_.grid_for((time + 15) / 16 * half, threads), .threads = threads},
+                     turns, cosine, sine, time);
 
     const bool packets = aligned(arguments.inputs[0], dtype_, elements(packet_)) &&
                          aligned(arguments.outputs[0], dtype_, elements(packet_));
@@ -64,8 +80,12 @@ class RopeKernel final : public Kernel {
     values.add(arguments.inputs[0]);
     values.add(step_);
     values.add(arguments.outputs[0]);
-    values.add(cosine);
-    values.add(sine);
+    if (in_table()) {
+      values.add(cosine);
+      values.add(sine);
+    } else {
+      values.add(turns);
+    }
     values.add(row_count);
     values.add(time);
     values.add(half);
@@ -85,7 +105,14 @@ class RopeKernel final : public Kernel {
     return (bytes + 63) / 64 * 64;
   }
 
+  // A launch costs more than a few pairs that compute their angles themselves.
+  bool in_table() const {
+    constexpr std::int64_t few_pairs = 1 << 14;
+    return loop_.count() * half_ > few_pairs;
+  }
+
   int packet_length() const {
+    if (!in_table()) return 1;
     auto pairs = static_cast<int>((attributes_.interleaved ? 8 : 16) / dtype_size(dtype_));
     while (pairs > 1 && !fits(pairs)) pairs /= 2;
     return pairs;
@@ -99,12 +126,8 @@ class RopeKernel final : public Kernel {
   KernelSource angles_source() const {
     return {"rope",
             fmt::format("#include \"rope.h\"\n"
-                        "KERNEL void angles(const i64* positions, i64 position_step, {0}* cosine, {0}* sine, "
-                        "u64 time, u64 half, const f64* frequencies, i64 frequency_step, f64 base, f64 "
-                        "direction) {{\n"
-                        "  rope_angles(positions, position_step, cosine, sine, time, half, frequencies, "
-                        "frequency_step, base, direction);\n"
-                        "}}\n",
+                        "KERNEL void angles(RopeTurns turns, {0}* cosine, {0}* sine, u64 time) {{\n"
+                        "  rope_angles(turns, cosine, sine, time);\n}}\n",
                         compute_type(dtype_)),
             {}};
   }
@@ -113,15 +136,19 @@ class RopeKernel final : public Kernel {
     const std::size_t axes = loop_.shape.size();
     std::string text = fmt::format(
         "#include \"rope.h\"\nusing Index = {2};\n"
-        "KERNEL void rotate(const {0}* x, i64 step, {0}* out, const {1}* cosine, const {1}* sine, u64 rows, "
-        "u64 time, u64 half",
-        storage_type(dtype_), compute_type(dtype_), index_type(loop_.count() * half_));
+        "KERNEL void rotate(const {0}* x, i64 step, {0}* out, {1}, u64 rows, u64 time, u64 half",
+        storage_type(dtype_),
+        in_table() ? fmt::format("const {0}* cosine, const {0}* sine", compute_type(dtype_))
+                   : "RopeTurns turns",
+        index_type(loop_.count() * half_));
     text += size_parameters("r", axes) + stride_parameters("r", axes, 1) + ") {\n";
     text += "  const auto row_at = [&](Index row) {\n" + index_statements("    ", "row", "r", axes);
     text += "    return x + (" + place_text(0, "r", axes) + ");\n  };\n";
     text += fmt::format(
-        "  rope_rotate<{}, {}, {}, {}, Index>(row_at, step, out, cosine, sine, rows, time, half);\n}}\n",
-        storage_type(dtype_), compute_type(dtype_), packet, attributes_.interleaved);
+        "  rope_rotate<{0}, {1}, {2}, {3}, Index>(row_at, step, out, {4}, rows, time, half);\n}}\n",
+        storage_type(dtype_), compute_type(dtype_), packet, attributes_.interleaved,
+        in_table() ? fmt::format("RopeTable<{}>{{cosine, sine, half}}", compute_type(dtype_))
+                   : fmt::format("RopeComputed<{}>{{turns}}", compute_type(dtype_)));
     return {
         "rope", text, {}, packet > 1 ? static_cast<std::size_t>(elements(packet)) * dtype_size(dtype_) : 0};
   }

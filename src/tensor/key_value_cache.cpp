@@ -29,8 +29,11 @@ Tensor store_rows(const Tensor& x, const Tensor& indices, const Tensor& values) 
   if (expected.empty() || !(rows->shape == expected))
     throw ShapeError(fmt::format("[store_rows] values {} do not fit {} rows of {}", to_string(rows->shape),
                                  indices.size(0), to_string(target->shape)));
+  // What a decoder computes, f32, becomes what its cache has on the way.
+  const bool converted =
+      rows->dtype == DType::f32 && (target->dtype == DType::f16 || target->dtype == DType::bf16);
   return make_op(Op::store_rows, target->dtype, target->shape,
-                 {target, node_of(indices), node_of(as(values, target->dtype))});
+                 {target, node_of(indices), converted ? rows : node_of(as(values, target->dtype))});
 }
 
 Tensor cached_attention(const Tensor& q, const Tensor& keys, const Tensor& values, const Tensor& sequences,

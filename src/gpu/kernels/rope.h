@@ -1,4 +1,4 @@
-// Rotary position embedding: a table of angles, then a rotation of every row.
+// Rotary position embedding: a rotation of every row, by angles from a table or computed on the way.
 #pragma once
 
 #include "math.h"
@@ -9,41 +9,76 @@ DEVICE f64 cosine_of_half_turns(f64 x) { return ::cospi(x); }
 DEVICE f32 sine_of_half_turns(f32 x) { return ::sinpif(x); }
 DEVICE f64 sine_of_half_turns(f64 x) { return ::sinpi(x); }
 
-// Cosine and sine for each of `time` positions and `half` frequencies, `half` in a row. Whole turns are taken
-// off in f64, so that far positions keep their digits. `frequencies` may be null: then they are those of
-// `base`. `direction` is 1, or -1 to undo a rotation.
-template <class C>
-DEVICE void rope_angles(const i64* positions, i64 position_step, C* cosine, C* sine, u64 time, u64 half,
-                        const f64* frequencies, i64 frequency_step, f64 base, f64 direction) {
-  constexpr u64 run = 16;  // positions that share the power
-  const u64 runs = (time + run - 1) / run;
-  for (u64 item = global_thread(); item < runs * half; item += global_threads()) {
-    const u64 i = item % half, first = item / half * run;
+// Where the angles come from: a frequency for each pair, the power of a base where `frequencies` is null.
+// `direction` is 1, or -1 to undo a rotation.
+struct RopeTurns {
+  const i64* positions;
+  i64 position_step;
+  const f64* frequencies;
+  i64 frequency_step;
+  f64 base, direction;
+  u64 half;
+
+  // Of pair i, per position.
+  DEVICE f64 turns(u64 i) const {
     const f64 frequency =
         frequencies ? frequencies[(i64)i * frequency_step] : ::pow(base, -(f64)i / (f64)half);
-    const f64 turns = frequency * direction * 0.15915494309189533577;
-    for (u64 t = first; t < first + run && t < time; ++t) {
-      const f64 angle = (f64)positions[(i64)t * position_step] * turns;
-      const C half_turns = (C)(2 * (angle - math::round(angle)));
-      cosine[t * half + i] = cosine_of_half_turns(half_turns);
-      sine[t * half + i] = sine_of_half_turns(half_turns);
-    }
+    return frequency * direction * 0.15915494309189533577;
+  }
+  // Whole turns are taken off in f64, so that far positions keep their digits.
+  template <class C>
+  DEVICE void at(u64 time, f64 turns_each, C& cosine, C& sine) const {
+    const f64 angle = (f64)positions[(i64)time * position_step] * turns_each;
+    const C half_turns = (C)(2 * (angle - math::round(angle)));
+    cosine = cosine_of_half_turns(half_turns);
+    sine = sine_of_half_turns(half_turns);
+  }
+};
+
+// Cosine and sine for each of `time` positions and each pair, those of a position in a row.
+template <class C>
+DEVICE void rope_angles(const RopeTurns& turns, C* cosine, C* sine, u64 time) {
+  constexpr u64 run = 16;  // positions that share the power
+  const u64 runs = (time + run - 1) / run;
+  for (u64 item = global_thread(); item < runs * turns.half; item += global_threads()) {
+    const u64 i = item % turns.half, first = item / turns.half * run;
+    const f64 each = turns.turns(i);
+    for (u64 t = first; t < first + run && t < time; ++t)
+      turns.at(t, each, cosine[t * turns.half + i], sine[t * turns.half + i]);
   }
 }
 
+// The angles of P neighbouring pairs: from a table, or computed where they are needed.
+template <class C>
+struct RopeTable {
+  const C *cosine, *sine;
+  u64 half;
+  template <int P>
+  DEVICE void read(u64 time, u64 i, C (&c)[P], C (&s)[P]) const {
+    read_packet<P>(cosine, 1, (i64)(time * half + i), c);
+    read_packet<P>(sine, 1, (i64)(time * half + i), s);
+  }
+};
+template <class C>
+struct RopeComputed {
+  RopeTurns turns;
+  template <int P>
+  DEVICE void read(u64 time, u64 i, C (&c)[P], C (&s)[P]) const {
+#pragma unroll
+    for (int e = 0; e < P; ++e) turns.at(time, turns.turns(i + e), c[e], s[e]);
+  }
+};
+
 // Rotates the pairs (i, i + half) of every row, or (2 i, 2 i + 1) if INTERLEAVED; P pairs at a time.
-template <class S, class C, int P, bool INTERLEAVED, class Index, class RowAt>
-DEVICE void rope_rotate(RowAt row_at, i64 step, S* out, const C* cosine, const C* sine, u64 rows, u64 time,
-                        u64 half) {
+template <class S, class C, int P, bool INTERLEAVED, class Index, class RowAt, class Angles>
+DEVICE void rope_rotate(RowAt row_at, i64 step, S* out, const Angles& angles, u64 rows, u64 time, u64 half) {
   const Index per_row = half / P, items = rows * per_row;
   for (Index item = global_thread(); item < items; item += global_threads()) {
     const Index row = item / per_row, i = item % per_row * P;
     const S* from = row_at(row);
     S* to = out + (u64)row * 2 * half;
-    const i64 angles = (i64)(row % (Index)time) * half + i;
     C a[P], b[P], c[P], s[P];
-    read_packet<P>(cosine, 1, angles, c);
-    read_packet<P>(sine, 1, angles, s);
+    angles.read(row % (Index)time, i, c, s);
     if constexpr (!INTERLEAVED) {
       read_packet<P>(from, step, i, a);
       read_packet<P>(from, step, i + half, b);
