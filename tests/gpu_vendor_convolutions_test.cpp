@@ -173,7 +173,8 @@ TEST_F(GpuVendorConvolutions, AgreeWithOurOwn) {
   expect_no_failure();
 }
 
-// Operands of 11 bits, as matrix units may round them to, would be off by more.
+// Operands of 11 bits, as matrix units may round them to, would be off by a hundredth: 5e-4 of products of
+// about 2, over a hundred of them and more. Ways that transform tiles lose a few bits of f32.
 TEST_F(GpuVendorConvolutions, RoundF32AsF32) {
   for (const ConvolutionLibrary* library : libraries_)
     for (const Problem& p : problems(DType::f32, large, fractions)) {
@@ -181,7 +182,7 @@ TEST_F(GpuVendorConvolutions, RoundF32AsF32) {
       const auto kernels = ways(*library, p);
       EXPECT_FALSE(kernels.empty());
       for (const auto& kernel : kernels)
-        expect_close(run_on_gpu(*test_gpu(), p.step, *kernel, p.inputs), p.expected, 1e-4);
+        expect_close(run_on_gpu(*test_gpu(), p.step, *kernel, p.inputs), p.expected, 1e-3);
     }
   expect_no_failure();
 }

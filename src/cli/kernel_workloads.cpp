@@ -4,7 +4,8 @@
 #include <fmt/format.h>
 
 #include "hearth/hearth.h"
-#include "tensor/key_value_cache.h"
+#include "hearth/llm.h"
+#include "llm/random_model.h"
 
 namespace hearth::cli {
 namespace {
@@ -73,55 +74,33 @@ void train_gpt(DType precision) {
   train(model, precision, [&] { return model.loss(tokens, targets); });
 }
 
-// ---- generating text: one token of a Llama-like transformer, then the choice of the next
+// ---- generating text
 
-struct DecoderLayer {
-  Tensor norm1, q, k, v, out, norm2, gate, up, down;
-};
-
-void decode(DType dtype) {
-  constexpr std::int64_t features = 2048, heads = 16, groups = 4, hidden = 5632, vocabulary = 32000,
-                         past = 1000, head = features / heads;
-  const auto weight = [&](std::int64_t rows, std::int64_t columns) { return given({rows, columns}, dtype); };
-  const DecoderLayer layer{
-      given({features}, dtype),        weight(features, features), weight(groups * head, features),
-      weight(groups * head, features), weight(features, features), given({features}, dtype),
-      weight(hidden, features),        weight(hidden, features),   weight(features, hidden)};
-  const Tensor table = weight(vocabulary, features), token = given({1, 1}, DType::i64);
-  const Tensor keys = given({1, groups, past, head}, dtype), values = given({1, groups, past, head}, dtype);
-  const NoGrad no_grad;
-  const auto heads_of = [&](const Tensor& x, std::int64_t count) {
-    return transpose(reshape(x, {1, -1, count, head}), 1, 2);
-  };
-
-  Tensor h = embedding(token, table);
-  const Tensor x = rms_norm(h, layer.norm1);
-  const Tensor q = rope(heads_of(linear(x, layer.q), heads), 10000.0, past);
-  const Tensor k = rope(heads_of(linear(x, layer.k), groups), 10000.0, past);
-  const Tensor all_keys = concat({keys, k}, 2),
-               all_values = concat({values, heads_of(linear(x, layer.v), groups)}, 2);
-  const Tensor seen = attention(q, all_keys, all_values, {.causal = true});
-  h = h + linear(reshape(transpose(seen, 1, 2), {1, 1, features}), layer.out);
-  const Tensor y = rms_norm(h, layer.norm2);
-  h = h + linear(silu(linear(y, layer.gate)) * linear(y, layer.up), layer.down);
-  const Tensor scores = linear(h, table).to(DType::f32);
-  const auto [best, places] = topk(reshape(scores, {vocabulary}), 40);
-  eval({all_keys, all_values, argmax(scores, -1), softmax(best / 0.8), places});
+// Prompts of several lengths, tokens one by one, and of several sequences at once.
+void generate(DType type) {
+  llm::ModelConfig config = llm::find_known_shape("llama-3.2-1b").config;
+  config.layers = 1;
+  config.vocabulary = 4096;
+  config.windows.resize(1);
+  for (const DType cache : {DType::f16, DType::bf16, DType::f32}) {
+    const llm::Model model = llm::make_random_model(
+        config, {.type = type, .tied = true},
+        {.device = default_device(), .context = 4096, .cache_dtype = cache, .sequences = 4});
+    std::vector<llm::Session> sessions;
+    for (int i = 0; i < 4; ++i) sessions.emplace_back(model);
+    for (const std::size_t tokens : {1, 20, 512}) sessions[0].feed(std::vector<TokenId>(tokens, 1));
+    if (cache != DType::f16) continue;
+    std::vector<llm::Session*> all;
+    for (llm::Session& session : sessions) all.push_back(&session);
+    llm::Session::feed_together(all, std::vector<std::vector<TokenId>>(4, {1}));
+  }
 }
 
-// A token of each of several sequences, whose keys and values are kept in pages.
-void cache_work(DType dtype) {
-  constexpr std::int64_t sequences = 4, heads = 16, groups = 4, page = 16, pages = 64;
-  const Tensor which = given({sequences}, DType::i64), table = given({sequences, pages}, DType::i64);
-  for (const std::int64_t head : {64, 128}) {
-    const Shape slots{sequences * pages * page, groups, head};
-    const Tensor row = given({sequences, groups, head}, dtype),
-                 keys = store_rows(given(slots, dtype), which, row),
-                 values = store_rows(given(slots, dtype), which, row);
-    eval({keys, values});
-    eval({cached_attention(given({sequences, heads, head}), keys, values, which, which, table,
-                           {.page = page})});
-  }
+// The choice of the next token.
+void choose(DType) {
+  const Tensor scores = given({1, 32000});
+  const auto [best, places] = topk(reshape(scores, {32000}), 40);
+  eval({argmax(scores, -1), softmax(best / 0.8), places});
 }
 
 // ---- operations
@@ -312,8 +291,8 @@ std::vector<Workload> kernel_workloads() {
   add("cnn", train_cnn, {f32, bf16});
   add("resnet", train_resnet, {f32, bf16});
   add("gpt", train_gpt, {f32, bf16});
-  add("decode", decode, {f32, f16, bf16});
-  add("cache", cache_work, {f32, f16, bf16});
+  add("generate", generate, {f32, f16, bf16, DType::q4_0, DType::q8_0, DType::q4_k, DType::q6_k});
+  add("choose", choose, {f32});
   add("elementwise", elementwise_work, {f32, f16, bf16});
   list.push_back({"integers", integer_work});
   add("reductions", reduction_work, {f32, f16, bf16});

@@ -65,7 +65,7 @@ class FewRowsKernel final : public BlockProduct {
   FewRowsKernel(GpuDevice& device, const Step& step) : BlockProduct(device, step) {
     tile_.rows = static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(shape_.rows)));
     if (heavy(format_)) tile_.columns = 1;
-    if (tile_.rows == few_rows) tile_.ahead = 1;
+    if (tile_.rows == few_rows || (tile_.rows >= 4 && block_elements(format_) == 256)) tile_.ahead = 1;
     constexpr std::size_t most_shared = 40 << 10;
     tile_.rounds_in_block = rounded_bytes() <= most_shared;
     // Blocks stay, so that x is rounded as seldom as can be; two of them on AMD's compute units, which have

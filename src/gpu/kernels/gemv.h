@@ -17,7 +17,7 @@ DEVICE void multiply(const GemmShape& shape, const SourceMany& source_many, cons
   using T = typename decltype(source_many(0, 0))::Element;
   using V = typename decltype(source_few(0, 0))::Element;
   using Sum = typename Stored<T>::Compute;
-  constexpr int ahead = FEW < 4 ? 4 : 2;  // packets of each row in flight
+  constexpr int ahead = FEW < 4 ? 4 : sizeof(T) < 4 ? 2 : 1;  // packets of each row in flight
   constexpr int teams = 256 / WAVE / WAVES;
   __shared__ Sum partial[256 / WAVE][ROWS][FEW];
   const i64 rows = SWAPPED ? shape.columns : shape.rows, few = SWAPPED ? shape.rows : shape.columns;

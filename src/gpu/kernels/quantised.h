@@ -206,13 +206,14 @@ struct FewRows {
           for (int i = 0; i < ROWS * COLUMNS; ++i) sums.of[i] += partial[wave() + other].of[i];
       barrier();
     }
-    if (wave() % parts != 0 || lane() != 0) return;
+    if (wave() % parts != 0) return;
+    // All lanes have all sums: each finishes one.
+    static_assert(ROWS * COLUMNS <= WAVE, "a lane for each");
+    f32 own = sums.of[0];
 #pragma unroll
-    for (int r = 0; r < ROWS; ++r)
-#pragma unroll
-      for (int c = 0; c < COLUMNS; ++c)
-        if ((u32)r < rows && column + c < columns)
-          store((i64)r, (i64)(column + c), Packet<f32, 1>{{sums.of[r * COLUMNS + c]}});
+    for (int i = 1; i < ROWS * COLUMNS; ++i) own = lane() == i ? sums.of[i] : own;
+    const u32 row = lane() / COLUMNS, at = column + lane() % COLUMNS;
+    if (row < ROWS && row < rows && at < columns) store((i64)row, (i64)at, Packet<f32, 1>{{own}});
   }
 };
 
