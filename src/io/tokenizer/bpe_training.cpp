@@ -185,20 +185,24 @@ std::vector<std::string_view> cut_into_parts(std::string_view text) {
 
 PieceCounts::PieceCounts(std::string pre) : pre_(std::move(pre)) { known(pre_); }
 
-void PieceCounts::add(std::string_view text, const std::function<void(std::size_t)>& progress) {
-  std::string repaired_text;
-  if (!is_utf8(text)) text = repaired_text = repaired(text);
+void PieceCounts::add(const std::vector<std::string_view>& texts,
+                      const std::function<void(std::size_t)>& progress) {
   const PreTokeniser pre_tokeniser(steps_of(known(pre_)), "trained");
-  const auto parts = cut_into_parts(text);
+  std::vector<std::string_view> parts;
+  for (const auto text : texts) {
+    if (!is_utf8(text)) throw ValueError("[train tokenizer] a text is not UTF-8");
+    const auto cut = cut_into_parts(text);
+    parts.insert(parts.end(), cut.begin(), cut.end());
+  }
   std::mutex mutex;
-  parallel_for(static_cast<std::int64_t>(parts.size()), 1, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(static_cast<std::int64_t>(parts.size()), 8, [&](std::int64_t begin, std::int64_t end) {
     std::unordered_map<std::string_view, std::int64_t> found;
     Pieces pieces;
-    for (auto i = begin; i < end; ++i) {
-      pieces.begin(parts[static_cast<std::size_t>(i)]);
-      pre_tokeniser.cut(pieces, i == 0);
+    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
+      pieces.begin(parts[i]);
+      pre_tokeniser.cut(pieces, true);
       for (std::size_t j = 0; j < pieces.spans.size(); ++j) ++found[pieces[j]];
-      if (progress) progress(parts[static_cast<std::size_t>(i)].size());
+      if (progress) progress(parts[i].size());
     }
     const std::lock_guard lock(mutex);
     for (const auto& [piece, count] : found) counts_[std::string(piece)] += count;

@@ -26,9 +26,8 @@ class PieceCounts {
  public:
   // `pre`: a name of known_pre_tokenisers.h. Throws ValueError for one that is not known.
   explicit PieceCounts(std::string pre = "llama-bpe");
-  // What is not UTF-8 is read as U+FFFD. `progress` gets the bytes done since it was called last, from
-  // several threads.
-  void add(std::string_view text, const std::function<void(std::size_t)>& progress = {});
+  // Texts are UTF-8. `progress` gets the bytes done since it was called last, from several threads.
+  void add(const std::vector<std::string_view>& texts, const std::function<void(std::size_t)>& progress = {});
 
   const std::string& pre() const { return pre_; }
   const std::unordered_map<std::string, std::int64_t>& counts() const { return counts_; }
