@@ -37,6 +37,19 @@ std::shared_ptr<nn::Linear> projection(std::int64_t in, std::int64_t out, double
 // What is added to the residual stream begins small, so that the sum over all layers does not grow.
 double residual_scale(const LlamaOptions& o) { return 1 / std::sqrt(2.0 * static_cast<double>(o.layers)); }
 
+// Under an Autocast all of the residual stream is in 16 bits, norms included: they compute in f32 all the
+// same, and half the bytes are moved. Of a model as narrow as these, moving them is much of the work.
+class Norm : public nn::Module {
+ public:
+  Norm(std::int64_t width, double epsilon)
+      : weight_(register_parameter("weight", init::ones({width}))), epsilon_(epsilon) {}
+  Tensor forward(const Tensor& x) override { return rms_norm(x, low_precision(weight_), epsilon_); }
+
+ private:
+  Tensor weight_;
+  double epsilon_;
+};
+
 // (batch, length, heads * size) -> (batch, heads, length, size)
 Tensor split_heads(const Tensor& x, std::int64_t heads) {
   return x.reshape({x.size(0), x.size(1), heads, -1}).transpose(1, 2);
@@ -83,11 +96,10 @@ class LlamaFeedForward : public nn::Module {
 class LlamaLayer : public nn::Module {
  public:
   explicit LlamaLayer(const LlamaOptions& o) {
-    input_layernorm_ =
-        register_module("input_layernorm", std::make_shared<nn::RMSNorm>(o.width, o.norm_epsilon));
+    input_layernorm_ = register_module("input_layernorm", std::make_shared<Norm>(o.width, o.norm_epsilon));
     self_attn_ = register_module("self_attn", std::make_shared<LlamaAttention>(o));
     post_attention_layernorm_ =
-        register_module("post_attention_layernorm", std::make_shared<nn::RMSNorm>(o.width, o.norm_epsilon));
+        register_module("post_attention_layernorm", std::make_shared<Norm>(o.width, o.norm_epsilon));
     mlp_ = register_module("mlp", std::make_shared<LlamaFeedForward>(o));
     dropout_ = register_module("dropout", std::make_shared<nn::Dropout>(o.dropout));
   }
@@ -97,7 +109,7 @@ class LlamaLayer : public nn::Module {
   }
 
  private:
-  std::shared_ptr<nn::RMSNorm> input_layernorm_, post_attention_layernorm_;
+  std::shared_ptr<Norm> input_layernorm_, post_attention_layernorm_;
   std::shared_ptr<LlamaAttention> self_attn_;
   std::shared_ptr<LlamaFeedForward> mlp_;
   std::shared_ptr<nn::Dropout> dropout_;
@@ -114,10 +126,10 @@ class Llama::Decoder : public nn::Module {
     dropout_ = register_module("dropout", std::make_shared<nn::Dropout>(o.dropout));
     layers_ = register_module("layers", std::make_shared<nn::ModuleList<LlamaLayer>>());
     for (std::int64_t i = 0; i < o.layers; ++i) layers_->push_back(std::make_shared<LlamaLayer>(o));
-    norm_ = register_module("norm", std::make_shared<nn::RMSNorm>(o.width, o.norm_epsilon));
+    norm_ = register_module("norm", std::make_shared<Norm>(o.width, o.norm_epsilon));
   }
   Tensor forward(const Tensor& tokens) override {
-    Tensor x = dropout_->forward(embed_tokens->forward(tokens));
+    Tensor x = dropout_->forward(low_precision(embed_tokens->forward(tokens)));
     for (const auto& layer : *layers_) x = layer->forward(x);
     return norm_->forward(x);
   }
@@ -126,7 +138,7 @@ class Llama::Decoder : public nn::Module {
  private:
   std::shared_ptr<nn::Dropout> dropout_;
   std::shared_ptr<nn::ModuleList<LlamaLayer>> layers_;
-  std::shared_ptr<nn::RMSNorm> norm_;
+  std::shared_ptr<Norm> norm_;
 };
 
 Llama::Llama(const LlamaOptions& options) : options_((check_options(options), options)) {
