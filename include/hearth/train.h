@@ -33,7 +33,7 @@
 
 namespace hearth::train {
 
-// A loss that is NaN or infinite.
+// A loss that is NaN or infinite, of a step or of an evaluation.
 class NonFiniteLoss : public Error {
  public:
   NonFiniteLoss(const std::string& message, std::int64_t step) : Error(message), step_(step) {}

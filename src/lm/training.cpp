@@ -215,6 +215,13 @@ std::string sample_text(const models::Llama& model, const TrainedTokenizer& toke
   return text;
 }
 
+// In steps; where losses are read anyway, if there is more than one of those between evaluations.
+std::int64_t evaluation_interval(const TrainingOptions& o, std::int64_t steps) {
+  const std::int64_t interval = std::max<std::int64_t>(1, (steps + o.evaluations - 1) / o.evaluations);
+  if (interval <= o.read_loss_steps) return interval;
+  return (interval + o.read_loss_steps - 1) / o.read_loss_steps * o.read_loss_steps;
+}
+
 // Batches of `batch`, or of all where there are fewer. Null if nothing is held out.
 std::unique_ptr<data::DataLoader> validation_loader(const data::DatasetPtr& windows, std::int64_t batch) {
   if (!windows) return nullptr;
@@ -273,7 +280,7 @@ TrainingResult train_language_model(const TrainingOptions& o) {
   const auto warm = static_cast<std::int64_t>(std::llround(o.warmup * static_cast<double>(steps)));
   const Schedule cosine = schedule::cosine(std::max<std::int64_t>(1, steps - warm), o.learning_rate / 10);
   config.schedule = warm > 0 ? schedule::warmup(warm, cosine) : cosine;
-  config.evaluate_steps = std::max<std::int64_t>(1, steps / o.evaluations);
+  config.evaluate_steps = evaluation_interval(o, steps);
   config.checkpoints = {.folder = checkpoints,
                         .resume = o.resume ? train::Resume::automatic : train::Resume::never};
   config.use_compile = true;

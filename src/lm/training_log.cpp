@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <fstream>
+#include <utility>
 
 #include "base/file.h"
 #include "hearth/error.h"
@@ -62,6 +63,18 @@ void TrainingLog::draw() const {
                    train::to_svg({"loss", "million tokens", "nats per token", {training, validation}}));
 }
 
+// The steps since the last line as one.
+void TrainingLog::add_line(std::int64_t step, double learning_rate) {
+  if (pending_steps_ == 0) return;
+  const double mean = std::exchange(pending_loss_, 0) / static_cast<double>(std::exchange(pending_steps_, 0));
+  lines_.push_back({step, mean, learning_rate, tokens_per_second(), {}});
+  std::string rate = seconds_ > 0 ? format_count(tokens_per_second()) + " tokens/s" : "";
+  if (tflops() >= 1) rate += fmt::format("  {:.0f} TFLOP/s", tflops());
+  if (tflops() >= 1 && options_.matmul_tflops)
+    rate += fmt::format(" ({:.0f} % of a product)", 100 * tflops() / *options_.matmul_tflops);
+  bar_.update(step, {{"loss", fmt::format("{:.4f}", mean)}}, rate);
+}
+
 void TrainingLog::on_begin(train::Trainer& trainer) {
   first_step_ = trainer.step();
   read_lines(first_step_);
@@ -79,27 +92,16 @@ void TrainingLog::on_step(train::Trainer& trainer, std::int64_t step, double los
   last_ = now;
   pending_loss_ += loss;
   ++pending_steps_;
-  if (step % options_.line_steps == 0 || step == options_.steps) {
-    const double mean = pending_loss_ / static_cast<double>(pending_steps_);
-    lines_.push_back({step, mean, trainer.optimizer().learning_rate(), tokens_per_second(), {}});
-    pending_loss_ = 0;
-    pending_steps_ = 0;
-    std::string rate = seconds_ > 0 ? format_count(tokens_per_second()) + " tokens/s" : "";
-    if (tflops() >= 1) rate += fmt::format("  {:.0f} TFLOP/s", tflops());
-    if (tflops() >= 1 && options_.matmul_tflops)
-      rate += fmt::format(" ({:.0f} % of a product)", 100 * tflops() / *options_.matmul_tflops);
-    bar_.update(step, {{"loss", fmt::format("{:.4f}", mean)}}, rate);
-  }
+  if (step % options_.line_steps == 0) add_line(step, trainer.optimizer().learning_rate());
   if (options_.minutes > 0 && seconds_between(begun_, now) > options_.minutes * 60) trainer.stop();
 }
 
 void TrainingLog::on_record(train::Trainer&, const train::Record& record) {
-  if (lines_.empty() || lines_.back().step != record.step)
-    lines_.push_back({record.step, record.train_loss, record.learning_rate, tokens_per_second(), {}});
+  add_line(record.step, record.learning_rate);
   std::string text = fmt::format("step {}  {} tokens  loss {:.4f}", record.step,
                                  format_count(static_cast<double>(record.step * options_.tokens_per_step)),
                                  record.train_loss);
-  if (record.evaluation) {
+  if (record.evaluation && !lines_.empty()) {
     lines_.back().validation_loss = record.evaluation->loss;
     text += fmt::format("  validation loss {:.4f}", record.evaluation->loss);
   }

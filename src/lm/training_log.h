@@ -46,6 +46,7 @@ class TrainingLog : public train::Callback {
     double loss, learning_rate, tokens_per_second;
     std::optional<double> validation_loss;
   };
+  void add_line(std::int64_t step, double learning_rate);
   void read_lines(std::int64_t up_to);
   void write_lines() const;
   void draw() const;

@@ -447,6 +447,11 @@ struct Trainer::Impl {
     if (evaluation != nullptr) {
       record.evaluation = evaluate(*evaluation, &interrupt);
       if (!record.evaluation) return std::nullopt;
+      // The last step may have spoilt the weights, which its own loss does not show.
+      if (record.evaluation->samples > 0 && !std::isfinite(record.evaluation->loss))
+        fail_for_loss(fmt::format("[train] the loss of the evaluation is {} after step {}",
+                                  record.evaluation->loss, now.step),
+                      now.step);
     }
     judge(record);
     now.history.push_back(record);
@@ -473,20 +478,21 @@ struct Trainer::Impl {
   void read_losses(std::int64_t batches, const Each& each) {
     for (const UnreadLoss& part : std::exchange(unread, {})) {
       const double loss = part.loss.item<double>();
-      if (!std::isfinite(loss)) fail_for_loss(loss, part, batches);
+      if (!std::isfinite(loss))
+        fail_for_loss(fmt::format("[train] the loss is {} at step {} (epoch {}, batch {} of {})", loss,
+                                  part.step, part.epoch + 1, part.position, batches),
+                      part.step);
       now.train_loss.add(loss, static_cast<double>(part.samples));
       shown_loss.add(loss);
       each(part.step, loss);
     }
   }
 
-  [[noreturn]] void fail_for_loss(double loss, const UnreadLoss& at, std::int64_t batches) const {
-    std::string text = fmt::format("[train] the loss is {} at step {} (epoch {}, batch {} of {})", loss,
-                                   at.step, at.epoch + 1, at.position, batches);
+  [[noreturn]] void fail_for_loss(std::string text, std::int64_t step) const {
     text += "; a lower learning rate or clip_norm may help";
     const auto paths = list_checkpoints(config.checkpoints.folder);
     if (!paths.empty()) text += fmt::format("; the last good checkpoint is {}", paths.back().string());
-    throw NonFiniteLoss(text, at.step);
+    throw NonFiniteLoss(text, step);
   }
 
   ProgressBar::Figures figures() const {
