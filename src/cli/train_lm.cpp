@@ -11,6 +11,7 @@
 #include "cli/language_model.h"
 #include "hearth/config.h"
 #include "hearth/device.h"
+#include "hearth/profile.h"
 #include "io/tokenizer/bpe_training.h"
 #include "io/tokenizer/json_writer.h"
 #include "lm/training.h"
@@ -20,9 +21,9 @@ namespace {
 
 struct LanguageModelTraining {
   std::vector<std::string> data;
-  std::string folder, tokenizer, device, precision;
+  std::string folder, tokenizer, device, precision, profile;
   int threads = 0;
-  bool json = false, quiet = false;
+  bool json = false, quiet = false, tune = false;
   lm::TrainingOptions training;
 };
 
@@ -79,6 +80,10 @@ void print(const lm::TrainingResult& result) {
 
 int run(const LanguageModelTraining& options) {
   use_machine(options.device, options.threads);
+  Config configuration = config();
+  configuration.enable_tuning |= options.tune;
+  configuration.enable_profiling = !options.profile.empty();
+  set_config(configuration);
   lm::TrainingOptions training = options.training;
   training.sources = sources_of(options.data);
   training.folder = options.folder;
@@ -88,6 +93,10 @@ int run(const LanguageModelTraining& options) {
       {"f32", train::Precision::f32}, {"bf16", train::Precision::bf16}, {"f16", train::Precision::f16}};
   if (!options.precision.empty()) training.precision = precisions.at(options.precision);
   const lm::TrainingResult result = lm::train_language_model(training);
+  if (!options.profile.empty()) {
+    fmt::print(stderr, "{}", profile_table());
+    write_profile_trace(options.profile);
+  }
   if (training.prepare_only) {
     fmt::print("prepared in {}: {} steps of {} tokens\n", options.folder, result.steps_planned,
                result.tokens_per_step);
@@ -222,6 +231,12 @@ void add_train_lm(CLI::App& train, Action& action) {
   command->add_option("--threads", options->threads, "CPU threads (default: one per core)")
       ->check(CLI::Range(1, 4096).description(""))
       ->type_name("N");
+  command->add_flag("--tune", options->tune,
+                    "On a GPU, measure the ways to compute each product and keep the fastest (hearth tune)");
+  command
+      ->add_option("--profile", options->profile,
+                   "Show where the time goes, and write it to a file for chrome://tracing")
+      ->type_name("FILE");
   command->add_flag("--resume", options->training.resume, "Go on from the newest checkpoint of the folder");
   command->add_flag("--prepare", options->training.prepare_only,
                     "Train the tokenizer and make the tokens, and stop there");

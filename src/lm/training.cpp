@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <mutex>
 #include <nlohmann/json.hpp>
 
@@ -176,27 +177,31 @@ std::shared_ptr<optim::AdamW> make_optimizer(const models::Llama& model, const T
       std::vector<optim::ParameterGroup<optim::AdamWOptions>>{{matrices, decayed}, {vectors, plain}});
 }
 
-// Large products on a GPU, in TFLOP/s: what training could reach at most.
-std::optional<double> measure_matmul(train::Precision precision) {
-  const Device device = default_device();
-  if (device.kind == DeviceKind::cpu || precision == train::Precision::f32) return std::nullopt;
-  constexpr std::int64_t size = 8192;
-  constexpr int rounds = 10;
-  const DType dtype = precision == train::Precision::bf16 ? DType::bf16 : DType::f16;
-  const NoGrad no_grad;
-  const Generator::State before = default_generator().state();
-  const Tensor a = randn({size, size}).to(dtype).eval(), b = randn({size, size}).to(dtype).eval();
-  default_generator().set_state(before);
-  double best = 0;
+// Seconds of one product of two matrices of this size, the best of some.
+double product_seconds(std::int64_t size, DType dtype, int rounds) {
+  const Tensor a = ones({size, size}, dtype).eval(), b = ones({size, size}, dtype).eval();
+  double best = std::numeric_limits<double>::infinity();
   for (int i = 0; i < rounds; ++i) {
-    synchronize(device);
+    synchronize(default_device());
     const auto start = std::chrono::steady_clock::now();
-    for (int j = 0; j < 4; ++j) matmul(a, b).eval();
-    synchronize(device);
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    best = std::max(best, 4 * 2.0 * size * size * size / seconds * 1e-12);
+    matmul(a, b).eval();
+    synchronize(default_device());
+    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   }
   return best;
+}
+
+// Large products on a GPU, in TFLOP/s: what training could reach at most. Nothing where they would take long,
+// as on an emulated one.
+std::optional<double> measure_products(train::Precision precision) {
+  if (default_device().kind == DeviceKind::cpu || precision == train::Precision::f32) return std::nullopt;
+  constexpr double long_time = 0.1;
+  constexpr std::int64_t small = 128, large = 8192;
+  const DType dtype = precision == train::Precision::bf16 ? DType::bf16 : DType::f16;
+  const NoGrad no_grad;
+  for (std::int64_t size = small; size < large; size *= 4)
+    if (product_seconds(size, dtype, 2) > long_time) return std::nullopt;
+  return 2.0 * large * large * large / product_seconds(large, dtype, 20) * 1e-12;
 }
 
 std::string sample_text(const models::Llama& model, const TrainedTokenizer& tokenizer,
@@ -261,7 +266,7 @@ TrainingResult train_language_model(const TrainingOptions& o) {
   const auto model = std::make_shared<models::Llama>(sizes);
   const auto optimizer = make_optimizer(*model, o);
   result.parameters = model->parameter_count();
-  result.matmul_tflops = measure_matmul(precision);
+  result.matmul_tflops = measure_products(precision);
   bar.line(fmt::format("{} parameters, {} steps of {} tokens",
                        format_count(static_cast<double>(result.parameters)), steps, result.tokens_per_step));
   if (result.matmul_tflops)
