@@ -55,6 +55,15 @@ Tensor split_heads(const Tensor& x, std::int64_t heads) {
   return x.reshape({x.size(0), x.size(1), heads, -1}).transpose(1, 2);
 }
 
+// The heads of each token turned by its position. As rows of (length * heads) they stay where they are, on
+// the way back too, and no product has to wait for a transposed copy.
+Tensor rotate(const Tensor& x, std::int64_t heads, double base) {
+  const DeviceScope here(x.device());
+  const std::int64_t length = x.size(1);
+  const Tensor positions = repeat_interleave(arange(length), heads, 0);
+  return rope(x.reshape({x.size(0), length * heads, -1}), positions, base).reshape(x.shape());
+}
+
 class LlamaAttention : public nn::Module {
  public:
   explicit LlamaAttention(const LlamaOptions& o) : options_(o) {
@@ -66,10 +75,11 @@ class LlamaAttention : public nn::Module {
   }
 
   Tensor forward(const Tensor& x) override {
-    const Tensor q = rope(split_heads(q_proj_->forward(x), options_.heads), options_.rope_base);
-    const Tensor k = rope(split_heads(k_proj_->forward(x), options_.groups), options_.rope_base);
-    const Tensor v = split_heads(v_proj_->forward(x), options_.groups);
-    const Tensor seen = attention(q, k, v, {.causal = true, .mask = {}});
+    const std::int64_t heads = options_.heads, groups = options_.groups;
+    const Tensor q = rotate(q_proj_->forward(x), heads, options_.rope_base);
+    const Tensor k = rotate(k_proj_->forward(x), groups, options_.rope_base);
+    const Tensor seen = attention(split_heads(q, heads), split_heads(k, groups),
+                                  split_heads(v_proj_->forward(x), groups), {.causal = true, .mask = {}});
     return o_proj_->forward(seen.transpose(1, 2).reshape({x.size(0), x.size(1), options_.width}));
   }
 
