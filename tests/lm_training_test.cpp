@@ -137,6 +137,14 @@ TEST(Corpus, BadFilesAreRefused) {
   expect_error<ValueError>([] { Corpus corpus({}, 0.1); }, {"no text to train on"});
 }
 
+#ifdef HEARTH_HAVE_LZMA
+TEST(Corpus, ReadsCompressedFiles) {
+  const Corpus corpus({{HEARTH_TEST_DIR "/fuzz/corpus/xz/good_text.xz", 1}}, 0);
+  EXPECT_TRUE(corpus.sources()[0].training[0].starts_with("Once upon a time there was a stream. Once"));
+  EXPECT_EQ(corpus.training_bytes(), 37u * 20 - 1);
+}
+#endif
+
 TEST(Corpus, SourcesHaveWeights) {
   EXPECT_EQ(parse_text_source("a/b.txt").path, "a/b.txt");
   EXPECT_EQ(parse_text_source("a/b.txt").weight, 1);
