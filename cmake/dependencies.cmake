@@ -16,6 +16,12 @@ if(NOT ZLIB_FOUND)
   message(WARNING "zlib not found: compressed data files (.gz, .npz) cannot be read")
 endif()
 
+find_package(LibLZMA QUIET)
+set(HEARTH_HAVE_LZMA ${LIBLZMA_FOUND})
+if(NOT LIBLZMA_FOUND)
+  message(WARNING "liblzma not found: data files compressed with xz cannot be read")
+endif()
+
 # Tokenizers: PCRE2 for the patterns that cut text into words, utf8proc for Unicode's normal forms.
 find_path(HEARTH_PCRE2_INCLUDE pcre2.h)
 find_library(HEARTH_PCRE2 pcre2-8)

@@ -12,7 +12,7 @@ packages=(
 # For the emulated AMD GPU: LLVM decodes AMD instructions, clang compiles the kernels of its tests. Where a distribution
 # does not have one of these, what needs it is switched off.
 optional=(
-  libllvm19 clang-19 lld-19 llvm-19 libzstd-dev libamdhip64-dev rocm-device-libs python3
+  liblzma-dev libllvm19 clang-19 lld-19 llvm-19 libzstd-dev libamdhip64-dev rocm-device-libs python3
 )
 
 if ! command -v dpkg-query >/dev/null; then

@@ -58,6 +58,9 @@ TEST(FuzzCorpus, ChatTemplate) { run_folder("chat_template", fuzz::chat_template
 TEST(FuzzCorpus, Npz) { run_folder("npz", fuzz::npz); }
 TEST(FuzzCorpus, Idx) { run_folder("idx", fuzz::idx); }
 #endif
+#ifdef HEARTH_HAVE_LZMA
+TEST(FuzzCorpus, Xz) { run_folder("xz", fuzz::xz); }
+#endif
 
 // A file cut off anywhere is refused, or read as a smaller whole (tables have no end mark), but never a
 // crash.

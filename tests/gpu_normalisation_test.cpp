@@ -94,6 +94,21 @@ TEST_F(GpuNormalisation, GradientsOfParameters) {
   check_gradients({40, 100}, DType::f16, true);
 }
 
+// All in 16 bits. The sums over the rows are made in f32, so that their error does not grow with the rows.
+TEST_F(GpuNormalisation, GradientsOfParametersInSixteenBits) {
+  for (const auto& [shape, dtype] : {std::pair{Shape{700, 8}, DType::bf16},
+                                     {{9, 520}, DType::bf16},
+                                     {{5, 33}, DType::f16},
+                                     {{2, 70, 64}, DType::f16}}) {
+    const Inputs inputs = {randn(shape).to(dtype), randn(shape).to(dtype), randn({shape.back()}).to(dtype)};
+    compare_all(fmt::format("rms_norm {} {}", to_string(shape), dtype_name(dtype)), inputs,
+                dtype == DType::bf16 ? 2e-2 : 3e-3, [&](const Inputs& in) {
+                  const Inputs arguments = {in[0].detach().requires_grad_(), in[2].detach().requires_grad_()};
+                  return gradients(rms_norm(arguments[0], arguments[1]), arguments, in[1]);
+                });
+  }
+}
+
 TEST_F(GpuNormalisation, NarrowResults) {
   for (const DType narrow : {DType::bf16, DType::f16})
     for (const std::int64_t size : {40, 37, 20000})

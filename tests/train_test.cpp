@@ -195,6 +195,30 @@ TEST(Train, ScheduleRunsPerStepOrPerEpoch) {
   EXPECT_NEAR(by_epoch.optimizer->learning_rate(), 0.01 * std::pow(0.5, 3), 1e-9);
 }
 
+class NoteSteps : public Callback {
+ public:
+  void on_step(Trainer&, std::int64_t step, double loss) override { losses.emplace_back(step, loss); }
+  std::vector<std::pair<std::int64_t, double>> losses;
+};
+
+TEST(Train, ReadingLossesLateChangesNothing) {
+  for (const bool compiled : {false, true}) {
+    const auto each_steps = std::make_shared<NoteSteps>(), late_steps = std::make_shared<NoteSteps>();
+    Session each({.epochs = 2, .use_compile = compiled});
+    each.trainer->add_callback(each_steps);
+    const Result expected = each.fit();
+    Session late({.epochs = 2, .use_compile = compiled, .read_loss_steps = 5});
+    late.trainer->add_callback(late_steps);
+    const Result result = late.fit();
+    EXPECT_EQ(late_steps->losses, each_steps->losses);
+    EXPECT_EQ(late_steps->losses.size(), 26u);
+    ASSERT_EQ(result.history.size(), expected.history.size());
+    for (std::size_t i = 0; i < result.history.size(); ++i)
+      EXPECT_EQ(result.history[i].train_loss, expected.history[i].train_loss);
+    EXPECT_EQ(late.bits(), each.bits());
+  }
+}
+
 TEST(Train, StopsEarly) {
   Session run({.epochs = 100, .monitor = "loss", .early_stopping = {.patience = 2, .minimum_change = 10.0}});
   const Result result = run.fit();
@@ -463,7 +487,7 @@ TEST(Interrupts, SecondSignalEndsTheProcess) {
 
 // ---- bad losses
 
-TEST(BadLoss, StopsWithTheStepAndKeepsTheLastGoodCheckpoint) {
+void expect_bad_loss_at_step_8(std::int64_t read_loss_steps) {
   const TemporaryFolder folder;
   std::vector<float> points(320, 1.0f);
   points[2 * 16 * 7] = std::numeric_limits<float>::quiet_NaN();  // in the 8th batch of 10
@@ -475,7 +499,9 @@ TEST(BadLoss, StopsWithTheStepAndKeepsTheLastGoodCheckpoint) {
   auto optimizer = std::make_shared<optim::SGD>(model->parameters());
   Trainer trainer(
       model, optimizer, [](const Tensor& x, const Tensor& y) { return cross_entropy(x, y); },
-      quiet({.epochs = 2, .checkpoints = {.folder = folder.path(), .every_steps = 3}}));
+      quiet({.epochs = 2,
+             .checkpoints = {.folder = folder.path(), .every_steps = 3},
+             .read_loss_steps = read_loss_steps}));
   try {
     trainer.fit(loader);
     FAIL();
@@ -490,6 +516,27 @@ TEST(BadLoss, StopsWithTheStepAndKeepsTheLastGoodCheckpoint) {
     if (!name.starts_with("model.")) continue;
     for (const double x : value.to_vector<double>()) EXPECT_TRUE(std::isfinite(x)) << name;
   }
+}
+
+TEST(BadLoss, StopsWithTheStepAndKeepsTheLastGoodCheckpoint) {
+  for (const std::int64_t read_loss_steps : {1, 4, 100}) expect_bad_loss_at_step_8(read_loss_steps);
+}
+
+// The last step before an evaluation spoils the weights: its loss is good, the checkpoint would not be.
+TEST(BadLoss, OfAnEvaluationStopsBeforeItIsSaved) {
+  const TemporaryFolder folder;
+  Session run({.epochs = 2, .checkpoints = {.folder = folder.path()}});
+  run.trainer->add_callback(std::make_shared<AtStep>(13, [](Trainer& trainer) {
+    for (Tensor parameter : trainer.model().parameters()) parameter.assign(parameter.detach() * NAN);
+  }));
+  try {
+    run.fit();
+    FAIL();
+  } catch (const NonFiniteLoss& error) {
+    EXPECT_EQ(error.step(), 13);
+    EXPECT_NE(std::string(error.what()).find("evaluation"), std::string::npos) << error.what();
+  }
+  EXPECT_TRUE(list_checkpoints(folder.path()).empty());
 }
 
 // ---- progress

@@ -69,7 +69,8 @@ void save_npy(const std::filesystem::path& path, const Tensor& tensor);
 TensorMap load_npz(const std::filesystem::path& path);
 void save_npz(const std::filesystem::path& path, const TensorMap& tensors, bool compress = false);
 
-// ---- data sets. Files compressed with gzip are recognised by their contents (this needs zlib).
+// ---- data sets. Files compressed with gzip or xz are recognised by their contents (this needs zlib
+// or liblzma).
 
 // The array in an IDX file, as of MNIST.
 Tensor load_idx(const std::filesystem::path& path);

@@ -74,4 +74,37 @@ class Gpt : public nn::Module {
   std::shared_ptr<nn::LayerNorm> norm_;
 };
 
+struct LlamaOptions {
+  std::int64_t vocabulary = 256;
+  std::int64_t context = 128;  // longest sequence
+  std::int64_t layers = 4;
+  std::int64_t width = 128;
+  std::int64_t heads = 4;
+  std::int64_t groups = 4;          // of heads that share keys and values
+  std::int64_t feed_forward = 384;  // features of the SwiGLU between
+  double rope_base = 10000.0;
+  double norm_epsilon = 1e-5;
+  double dropout = 0.0;  // of what attention and feed-forward add
+};
+// The decoder of the Llama family, with the parameter names and the order of rotary pairs of Hugging Face's
+// implementation: "model.layers.0.self_attn.q_proj.weight". The token embedding is also the output layer.
+// Tokens (N, T) integers -> scores (N, T, vocabulary). Throws ValueError for sizes that do not fit together.
+class Llama : public nn::Module {
+ public:
+  explicit Llama(const LlamaOptions& options = {});
+  ~Llama() override;
+  Tensor forward(const Tensor& tokens) override;
+  // Mean cross entropy of the next token; targets (N, T).
+  Tensor loss(const Tensor& tokens, const Tensor& targets);
+  const LlamaOptions& options() const { return options_; }
+  // Floating point operations of a training step per token of sequences of `length`: 6 per parameter of a
+  // product, and those of attention, of which causality leaves half.
+  double training_flops(std::int64_t length) const;
+
+ private:
+  class Decoder;
+  LlamaOptions options_;
+  std::shared_ptr<Decoder> model_;
+};
+
 }  // namespace hearth::models

@@ -33,7 +33,7 @@
 
 namespace hearth::train {
 
-// A loss that is NaN or infinite.
+// A loss that is NaN or infinite, of a step or of an evaluation.
 class NonFiniteLoss : public Error {
  public:
   NonFiniteLoss(const std::string& message, std::int64_t step) : Error(message), step_(step) {}
@@ -83,6 +83,9 @@ struct TrainerConfig {
   EarlyStopping early_stopping{};
   CheckpointConfig checkpoints{};
   bool use_compile = false;  // trace the step once and replay it
+  // Read the loss every so many steps, and before anything is evaluated or saved. With more than 1 a GPU
+  // never waits for the host in between; callbacks hear of steps when their losses are read.
+  std::int64_t read_loss_steps = 1;
   bool handle_interrupts =
       true;  // SIGINT and SIGTERM: finish the step, save, return. A second one ends the process.
   ProgressOptions progress{};

@@ -7,6 +7,7 @@
 
 #include "cli/commands.h"
 #include "cli/digits.h"
+#include "cli/train_lm.h"
 #include "hearth/config.h"
 #include "hearth/device.h"
 #include "hearth/error.h"
@@ -165,6 +166,8 @@ void add_train(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("train", "Train a model");
   command->require_subcommand(1);
   add_mnist(*command, action);
+  add_train_lm(*command, action);
+  add_train_tokenizer(*command, action);
 }
 
 }  // namespace hearth::cli

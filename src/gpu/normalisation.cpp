@@ -205,10 +205,10 @@ class NormalisationKernel final : public Kernel {
     launch(functions_[which][2].get(device_, make_source, "normalise"), division, arguments);
     const auto make_sum = [&] {
       return KernelSource{"sum_parameters",
-                          fmt::format("{1}KERNEL_OF(256) void sum_parameters(const {0}* partial, {0}* out, "
+                          fmt::format("{2}KERNEL_OF(256) void sum_parameters(const {0}* partial, {1}* out, "
                                       "u32 rows, u64 columns) {{\n"
                                       "  sum_columns(partial, out, rows, columns);\n}}\n",
-                                      compute_type(dtype_), include_text()),
+                                      compute_type(dtype_), storage_type(result_), include_text()),
                           {}};
     };
     const std::uint64_t columns = parameter_columns();

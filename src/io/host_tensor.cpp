@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "hearth/error.h"
 #include "io/deflate.h"
+#include "io/xz.h"
 
 namespace hearth::io {
 namespace {
@@ -71,8 +72,9 @@ FileContents map_file(const std::filesystem::path& path) {
 
 FileContents read_maybe_compressed(const std::filesystem::path& path) {
   auto contents = map_file(path);
-  if (!is_gzip(contents.bytes)) return contents;
-  const auto expanded = std::make_shared<const std::vector<std::byte>>(gunzip(contents.bytes, path.string()));
+  if (!is_gzip(contents.bytes) && !is_xz(contents.bytes)) return contents;
+  const auto expanded = std::make_shared<const std::vector<std::byte>>(
+      is_xz(contents.bytes) ? unxz(contents.bytes, path.string()) : gunzip(contents.bytes, path.string()));
   return {Bytes(*expanded), expanded};
 }
 

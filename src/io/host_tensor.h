@@ -22,7 +22,8 @@ class HostValue {
   Bytes bytes_;
 };
 
-// A file's contents, and what keeps them alive: mapped, or expanded if the file is compressed with gzip.
+// A file's contents, and what keeps them alive: mapped, or expanded if the file is compressed with gzip or
+// xz.
 struct FileContents {
   Bytes bytes;
   std::shared_ptr<const void> owner;

@@ -85,7 +85,8 @@ constexpr Name layer_names[] = {{"attn_norm", "input_layernorm"},
                                 {"ffn_up_shexp", "mlp.shared_expert.up_proj"},
                                 {"ffn_down_shexp", "mlp.shared_expert.down_proj"}};
 
-// "blk.3.attn_q.weight" -> "model.layers.3.self_attn.q_proj.weight", all that it may be
+}  // namespace
+
 std::vector<std::string> folder_names(const std::string& gguf) {
   const auto dot = gguf.rfind('.');
   const std::string stem = gguf.substr(0, dot), kind = gguf.substr(dot);
@@ -99,6 +100,8 @@ std::vector<std::string> folder_names(const std::string& gguf) {
     if (part == name.gguf) names.push_back(fmt::format("model.layers.{}.{}{}", layer, name.folder, kind));
   return names;
 }
+
+namespace {
 
 std::string of_expert(const std::string& name, std::int64_t expert) {
   const auto place = name.find("{}");

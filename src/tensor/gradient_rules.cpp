@@ -282,7 +282,7 @@ void cross_entropy_slopes(Context& c) {
 // On a GPU a pass over x and dy gives the gradients by x and by the parameters. It keeps rows in registers.
 bool fuses_norm_gradients(const Context& c, const Tensor& x) {
   constexpr std::int64_t longest = 8192;
-  return !grad_enabled() && x.device().kind != DeviceKind::cpu && x.dtype() == DType::f32 && x.size(-1) > 0 &&
+  return !grad_enabled() && x.device().kind != DeviceKind::cpu && x.dtype() != DType::f64 && x.size(-1) > 0 &&
          x.size(-1) <= longest && element_count(x.shape()) > 0 && c.needs(0) && c.needs(1);
 }
 void fused_norm_gradients(Context& c, Op op, const Tensor& x) {

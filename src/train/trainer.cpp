@@ -48,21 +48,36 @@ std::optional<DType> low_dtype(Precision precision) {
   return std::nullopt;
 }
 
-// Samples per second of the steps; the first one, which compiles, does not count.
+// Samples per second of the steps; the first ones, which compile, do not count.
 class Throughput {
  public:
-  void start() { start_ = Clock::now(); }
-  void stop(std::int64_t samples) {
-    if (steps_++ == 0) return;
-    samples_ += static_cast<double>(samples);
+  // A step begins, unless earlier ones are still under way.
+  void start() {
+    if (samples_under_way_ == 0) start_ = Clock::now();
+  }
+  void add(std::int64_t samples) { samples_under_way_ += samples; }
+  // All steps begun are done.
+  void stop() {
+    const double samples = static_cast<double>(std::exchange(samples_under_way_, 0));
+    if (!std::exchange(warm_, true)) return;
+    samples_ += samples;
     seconds_ += seconds_since(start_);
   }
   std::string text() const { return seconds_ > 0 ? format_count(samples_ / seconds_) + "/s" : ""; }
 
  private:
   Clock::time_point start_{};
-  std::int64_t steps_ = 0;
+  std::int64_t samples_under_way_ = 0;
+  bool warm_ = false;
   double samples_ = 0, seconds_ = 0;
+};
+
+// A step whose loss has not been read yet.
+struct UnreadLoss {
+  Tensor loss;
+  std::int64_t step, samples;
+  std::uint64_t epoch;  // place in the data, for messages
+  std::int64_t position;
 };
 
 // The model in evaluation, with averaged weights where there are some, for as long as this lives.
@@ -97,6 +112,7 @@ void check_config(const TrainerConfig& config) {
   require(config.clip_norm >= 0, "clip_norm", config.clip_norm);
   require(config.clip_value >= 0, "clip_value", config.clip_value);
   require(config.ema_decay >= 0 && config.ema_decay < 1, "ema_decay", config.ema_decay);
+  require(config.read_loss_steps >= 1, "read_loss_steps", static_cast<double>(config.read_loss_steps));
   require(config.evaluate_steps >= 0, "evaluate_steps", static_cast<double>(config.evaluate_steps));
   require(config.early_stopping.patience >= 0, "early_stopping.patience",
           static_cast<double>(config.early_stopping.patience));
@@ -134,6 +150,7 @@ struct Trainer::Impl {
   bool resume_tried = false;
   bool stop_requested = false;
   metrics::MovingMean shown_loss;
+  std::vector<UnreadLoss> unread;  // of the last steps
 
   Impl(std::shared_ptr<nn::Module> model_, std::shared_ptr<optim::Optimizer> optimizer_,
        ForwardFunction forward_, TrainerConfig config_)
@@ -213,13 +230,13 @@ struct Trainer::Impl {
     return loss;
   }
 
-  double take_step(const std::vector<Batch>& batches) {
+  Tensor take_step(const std::vector<Batch>& batches) {
     const ProfileRegion region("step");
     if (compiled_step) {
       batch_fields = batches[0].size();
       std::vector<Tensor> arguments;
       for (const Batch& batch : batches) arguments.insert(arguments.end(), batch.begin(), batch.end());
-      return (*compiled_step)(arguments)[0].item<double>();
+      return (*compiled_step)(arguments)[0];
     }
     const Tensor loss = build_step(batches, false);
     std::vector<Tensor> pending{loss};
@@ -232,7 +249,7 @@ struct Trainer::Impl {
     if (scaler)
       for (const auto& [name, value] : scaler->state_dict()) pending.push_back(value);
     hearth::eval(pending);
-    return loss.item<double>();
+    return loss;
   }
 
   // ---- evaluation
@@ -430,6 +447,11 @@ struct Trainer::Impl {
     if (evaluation != nullptr) {
       record.evaluation = evaluate(*evaluation, &interrupt);
       if (!record.evaluation) return std::nullopt;
+      // The last step may have spoilt the weights, which its own loss does not show.
+      if (record.evaluation->samples > 0 && !std::isfinite(record.evaluation->loss))
+        fail_for_loss(fmt::format("[train] the loss of the evaluation is {} after step {}",
+                                  record.evaluation->loss, now.step),
+                      now.step);
     }
     judge(record);
     now.history.push_back(record);
@@ -438,21 +460,39 @@ struct Trainer::Impl {
     return record;
   }
 
-  void count_step(double loss, const std::vector<Batch>& batches, const data::DataLoader& train) {
+  void count_step(const Tensor& loss, const std::vector<Batch>& batches, const data::DataLoader& train) {
     ++now.step;
-    if (!std::isfinite(loss)) fail_for_loss(loss, train);
-    now.train_loss.add(loss, static_cast<double>(sample_count(batches)));
-    shown_loss.add(loss);
+    unread.push_back({loss, now.step, sample_count(batches), train.epoch(), train.position()});
     if (scheduler && (config.schedule_interval == Interval::step || epoch_over(train))) scheduler->step();
   }
 
-  [[noreturn]] void fail_for_loss(double loss, const data::DataLoader& train) const {
-    std::string text = fmt::format("[train] the loss is {} at step {} (epoch {}, batch {} of {})", loss,
-                                   now.step, train.epoch() + 1, train.position(), train.size());
+  // Whether what comes next needs the losses.
+  bool reading_due(const data::DataLoader& train, const InterruptGuard& interrupt) const {
+    if (unread.empty()) return false;
+    return static_cast<std::int64_t>(unread.size()) >= config.read_loss_steps || record_due(train) ||
+           ending(train, interrupt) || save_due(std::nullopt);
+  }
+
+  // Calls `each(step, loss)` for the steps not read so far.
+  template <typename Each>
+  void read_losses(std::int64_t batches, const Each& each) {
+    for (const UnreadLoss& part : std::exchange(unread, {})) {
+      const double loss = part.loss.item<double>();
+      if (!std::isfinite(loss))
+        fail_for_loss(fmt::format("[train] the loss is {} at step {} (epoch {}, batch {} of {})", loss,
+                                  part.step, part.epoch + 1, part.position, batches),
+                      part.step);
+      now.train_loss.add(loss, static_cast<double>(part.samples));
+      shown_loss.add(loss);
+      each(part.step, loss);
+    }
+  }
+
+  [[noreturn]] void fail_for_loss(std::string text, std::int64_t step) const {
     text += "; a lower learning rate or clip_norm may help";
     const auto paths = list_checkpoints(config.checkpoints.folder);
     if (!paths.empty()) text += fmt::format("; the last good checkpoint is {}", paths.back().string());
-    throw NonFiniteLoss(text, now.step);
+    throw NonFiniteLoss(text, step);
   }
 
   ProgressBar::Figures figures() const {
@@ -574,6 +614,13 @@ Result Trainer::fit(data::DataLoader& train, data::DataLoader* evaluation) {
   Throughput throughput;
   std::optional<Ending> ending;
   for (;;) {
+    if (run.reading_due(train, interrupt)) {
+      run.read_losses(train.size(), [&](std::int64_t step, double loss) {
+        for (auto& callback : run.callbacks) callback->on_step(*this, step, loss);
+      });
+      throughput.stop();
+      bar.update(run.now.step, run.figures(), throughput.text());
+    }
     if (run.record_due(train)) {
       const ProfileRegion region("evaluate");
       if (const auto record = run.make_record(train, evaluation, interrupt)) {
@@ -595,11 +642,8 @@ Result Trainer::fit(data::DataLoader& train, data::DataLoader* evaluation) {
       bar.set_label(run.epoch_label(train));
       continue;
     }
-    const double loss = run.take_step(batches);
-    run.count_step(loss, batches, train);
-    throughput.stop(sample_count(batches));
-    bar.update(run.now.step, run.figures(), throughput.text());
-    for (auto& callback : run.callbacks) callback->on_step(*this, run.now.step, loss);
+    run.count_step(run.take_step(batches), batches, train);
+    throughput.add(sample_count(batches));
   }
   bar.clear();
 

@@ -10,6 +10,7 @@
 #include "io/idx_format.h"
 #include "io/npy_format.h"
 #include "io/safetensors_format.h"
+#include "io/xz.h"
 
 namespace hearth::fuzz {
 namespace {
@@ -49,6 +50,11 @@ void npz(io::Bytes file) {
 }
 
 void idx(io::Bytes file) { touch(io::parse_idx(file, nullptr, "file")); }
+
+void xz(io::Bytes file) {
+  const auto contents = io::unxz(file, "file");
+  touch({.dtype = DType::u8, .shape = {std::ssize(contents)}, .bytes = contents, .owner = nullptr});
+}
 
 void csv(io::Bytes file) {
   const io::CsvText table(io::as_text(file), nullptr, ',', true, "file");

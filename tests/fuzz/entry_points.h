@@ -13,6 +13,7 @@ void safetensors(io::Bytes file);
 void npy(io::Bytes file);
 void npz(io::Bytes file);
 void idx(io::Bytes file);
+void xz(io::Bytes file);
 void csv(io::Bytes file);
 void gguf(io::Bytes file);
 

@@ -7,6 +7,7 @@ import base64
 import gzip
 import io
 import json
+import lzma
 import pathlib
 import struct
 import zipfile
@@ -866,11 +867,38 @@ def model_configs():
     bad("epsilon_text", "llama", rms_norm_eps="small")
 
 
+# ---- xz
+
+def xz_files():
+    def xz(contents, check=lzma.CHECK_CRC64):
+        return lzma.compress(contents, check=check)
+
+    text = b"Once upon a time there was a stream. " * 20
+    put("xz", "good_text.xz", xz(text))
+    put("xz", "good_empty.xz", xz(b""))
+    put("xz", "good_sha256.xz", xz(text, lzma.CHECK_SHA256))
+    put("xz", "good_two_streams.xz", xz(text) + xz(b"and another"))
+    put("xz", "good_padded.xz", xz(text) + bytes(8))
+    put("xz", "bad_header_only.xz", xz(text)[:12])
+    put("xz", "bad_cut_short.xz", xz(text)[:-20])
+    put("xz", "bad_no_footer.xz", xz(text)[:-12])
+    put("xz", "bad_garbage_after.xz", xz(text) + b"garbage!")
+    damaged = bytearray(xz(text))
+    damaged[40] ^= 0x10
+    put("xz", "bad_damaged.xz", bytes(damaged))
+    put("xz", "bad_empty_file.xz", b"")
+    put("xz", "bad_lzma_alone.xz", lzma.compress(text, lzma.FORMAT_ALONE))
+    # A gigabyte for nothing.
+    wide = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 1 << 30}]
+    put("xz", "bad_wide_window.xz", lzma.compress(text, filters=wide))
+
+
 if __name__ == "__main__":
     safetensors()
     npy_files()
     npz_files()
     idx_files()
+    xz_files()
     csv_files()
     gguf_files()
     tokenizer_json_files()

@@ -375,8 +375,8 @@ DEVICE void normalise_gradients(LineAt line_at, Index rows, Index size, typename
 }
 
 // The sums of the columns of `partial` (rows, columns). 8 columns are a sector; 32 threads share their rows.
-template <class C>
-DEVICE void sum_columns(const C* partial, C* out, u32 rows, u64 columns) {
+template <class C, class T>
+DEVICE void sum_columns(const C* partial, T* out, u32 rows, u64 columns) {
   constexpr u32 across = 8, along = 32;
   __shared__ C shared[along][across];
   const u32 x = threadIdx.x % across, y = threadIdx.x / across;
@@ -400,7 +400,7 @@ DEVICE void sum_columns(const C* partial, C* out, u32 rows, u64 columns) {
   if (y != 0 || column >= columns) return;
 #pragma unroll
   for (u32 i = 1; i < along; ++i) sum += shared[i][x];
-  out[column] = sum;
+  out[column] = store<T>(sum);
 }
 
 // ---- long rows: read again for each total ----

@@ -1,0 +1,180 @@
+// The decoder of the Llama family.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "hearth/error.h"
+#include "hearth/init.h"
+#include "hearth/models.h"
+
+namespace hearth::models {
+namespace {
+
+constexpr double deviation = 0.02;  // of initial weights
+
+void check_options(const LlamaOptions& o) {
+  for (const auto& [name, value] : {std::pair{"vocabulary", o.vocabulary},
+                                    {"context", o.context},
+                                    {"layers", o.layers},
+                                    {"width", o.width},
+                                    {"heads", o.heads},
+                                    {"groups", o.groups},
+                                    {"feed_forward", o.feed_forward}})
+    if (value <= 0) throw ValueError(fmt::format("[Llama] {} must be positive, got {}", name, value));
+  if (o.width % o.heads != 0 || o.width / o.heads % 2 != 0)
+    throw ValueError(
+        fmt::format("[Llama] a width of {} does not give {} heads of an even size", o.width, o.heads));
+  if (o.heads % o.groups != 0)
+    throw ValueError(fmt::format("[Llama] {} heads do not share {} keys and values", o.heads, o.groups));
+}
+
+std::shared_ptr<nn::Linear> projection(std::int64_t in, std::int64_t out, double scale = 1.0) {
+  auto layer = std::make_shared<nn::Linear>(in, out, false);
+  layer->weight.assign(init::normal({out, in}, 0.0, deviation * scale));
+  return layer;
+}
+
+// What is added to the residual stream begins small, so that the sum over all layers does not grow.
+double residual_scale(const LlamaOptions& o) { return 1 / std::sqrt(2.0 * static_cast<double>(o.layers)); }
+
+// Under an Autocast all of the residual stream is in 16 bits, norms included: they compute in f32 all the
+// same, and half the bytes are moved. Of a model as narrow as these, moving them is much of the work.
+class Norm : public nn::Module {
+ public:
+  Norm(std::int64_t width, double epsilon)
+      : weight_(register_parameter("weight", init::ones({width}))), epsilon_(epsilon) {}
+  Tensor forward(const Tensor& x) override { return rms_norm(x, low_precision(weight_), epsilon_); }
+
+ private:
+  Tensor weight_;
+  double epsilon_;
+};
+
+// (batch, length, heads * size) -> (batch, heads, length, size)
+Tensor split_heads(const Tensor& x, std::int64_t heads) {
+  return x.reshape({x.size(0), x.size(1), heads, -1}).transpose(1, 2);
+}
+
+// The heads of each token turned by its position. As rows of (length * heads) they stay where they are, on
+// the way back too, and no product has to wait for a transposed copy.
+Tensor rotate(const Tensor& x, std::int64_t heads, double base) {
+  const DeviceScope here(x.device());
+  const std::int64_t length = x.size(1);
+  const Tensor positions = repeat_interleave(arange(length), heads, 0);
+  return rope(x.reshape({x.size(0), length * heads, -1}), positions, base).reshape(x.shape());
+}
+
+class LlamaAttention : public nn::Module {
+ public:
+  explicit LlamaAttention(const LlamaOptions& o) : options_(o) {
+    const std::int64_t keys = o.width / o.heads * o.groups;
+    q_proj_ = register_module("q_proj", projection(o.width, o.width));
+    k_proj_ = register_module("k_proj", projection(o.width, keys));
+    v_proj_ = register_module("v_proj", projection(o.width, keys));
+    o_proj_ = register_module("o_proj", projection(o.width, o.width, residual_scale(o)));
+  }
+
+  Tensor forward(const Tensor& x) override {
+    const std::int64_t heads = options_.heads, groups = options_.groups;
+    const Tensor q = rotate(q_proj_->forward(x), heads, options_.rope_base);
+    const Tensor k = rotate(k_proj_->forward(x), groups, options_.rope_base);
+    const Tensor seen = attention(split_heads(q, heads), split_heads(k, groups),
+                                  split_heads(v_proj_->forward(x), groups), {.causal = true, .mask = {}});
+    return o_proj_->forward(seen.transpose(1, 2).reshape({x.size(0), x.size(1), options_.width}));
+  }
+
+ private:
+  LlamaOptions options_;
+  std::shared_ptr<nn::Linear> q_proj_, k_proj_, v_proj_, o_proj_;
+};
+
+class LlamaFeedForward : public nn::Module {
+ public:
+  explicit LlamaFeedForward(const LlamaOptions& o) {
+    gate_proj_ = register_module("gate_proj", projection(o.width, o.feed_forward));
+    up_proj_ = register_module("up_proj", projection(o.width, o.feed_forward));
+    down_proj_ = register_module("down_proj", projection(o.feed_forward, o.width, residual_scale(o)));
+  }
+  Tensor forward(const Tensor& x) override {
+    return down_proj_->forward(silu(gate_proj_->forward(x)) * up_proj_->forward(x));
+  }
+
+ private:
+  std::shared_ptr<nn::Linear> gate_proj_, up_proj_, down_proj_;
+};
+
+class LlamaLayer : public nn::Module {
+ public:
+  explicit LlamaLayer(const LlamaOptions& o) {
+    input_layernorm_ = register_module("input_layernorm", std::make_shared<Norm>(o.width, o.norm_epsilon));
+    self_attn_ = register_module("self_attn", std::make_shared<LlamaAttention>(o));
+    post_attention_layernorm_ =
+        register_module("post_attention_layernorm", std::make_shared<Norm>(o.width, o.norm_epsilon));
+    mlp_ = register_module("mlp", std::make_shared<LlamaFeedForward>(o));
+    dropout_ = register_module("dropout", std::make_shared<nn::Dropout>(o.dropout));
+  }
+  Tensor forward(const Tensor& x) override {
+    const Tensor y = x + dropout_->forward(self_attn_->forward(input_layernorm_->forward(x)));
+    return y + dropout_->forward(mlp_->forward(post_attention_layernorm_->forward(y)));
+  }
+
+ private:
+  std::shared_ptr<Norm> input_layernorm_, post_attention_layernorm_;
+  std::shared_ptr<LlamaAttention> self_attn_;
+  std::shared_ptr<LlamaFeedForward> mlp_;
+  std::shared_ptr<nn::Dropout> dropout_;
+};
+
+}  // namespace
+
+// What Hugging Face calls "model": all but the output layer.
+class Llama::Decoder : public nn::Module {
+ public:
+  explicit Decoder(const LlamaOptions& o) {
+    embed_tokens = register_module("embed_tokens", std::make_shared<nn::Embedding>(o.vocabulary, o.width));
+    embed_tokens->weight.assign(init::normal({o.vocabulary, o.width}, 0.0, deviation));
+    dropout_ = register_module("dropout", std::make_shared<nn::Dropout>(o.dropout));
+    layers_ = register_module("layers", std::make_shared<nn::ModuleList<LlamaLayer>>());
+    for (std::int64_t i = 0; i < o.layers; ++i) layers_->push_back(std::make_shared<LlamaLayer>(o));
+    norm_ = register_module("norm", std::make_shared<Norm>(o.width, o.norm_epsilon));
+  }
+  Tensor forward(const Tensor& tokens) override {
+    Tensor x = dropout_->forward(low_precision(embed_tokens->forward(tokens)));
+    for (const auto& layer : *layers_) x = layer->forward(x);
+    return norm_->forward(x);
+  }
+  std::shared_ptr<nn::Embedding> embed_tokens;
+
+ private:
+  std::shared_ptr<nn::Dropout> dropout_;
+  std::shared_ptr<nn::ModuleList<LlamaLayer>> layers_;
+  std::shared_ptr<Norm> norm_;
+};
+
+Llama::Llama(const LlamaOptions& options) : options_((check_options(options), options)) {
+  model_ = register_module("model", std::make_shared<Decoder>(options_));
+}
+
+Llama::~Llama() = default;
+
+Tensor Llama::forward(const Tensor& tokens) {
+  if (tokens.ndim() != 2 || tokens.size(1) > options_.context)
+    throw ShapeError(fmt::format("[Llama] tokens {} are not (batch, length up to {})",
+                                 to_string(tokens.shape()), options_.context));
+  return linear(low_precision(model_->forward(tokens)), low_precision(model_->embed_tokens->weight));
+}
+
+Tensor Llama::loss(const Tensor& tokens, const Tensor& targets) {
+  const Tensor scores = forward(tokens).reshape({-1, options_.vocabulary});
+  return cross_entropy(full_precision(scores), targets.reshape({-1}));
+}
+
+double Llama::training_flops(std::int64_t length) const {
+  const LlamaOptions& o = options_;
+  const std::int64_t keys = o.width / o.heads * o.groups;
+  const std::int64_t layer = 2 * o.width * o.width + 2 * o.width * keys + 3 * o.width * o.feed_forward;
+  const double attention = 6.0 * static_cast<double>(o.layers * o.width * length);
+  return 6.0 * static_cast<double>(o.layers * layer + o.vocabulary * o.width) + attention;
+}
+
+}  // namespace hearth::models
