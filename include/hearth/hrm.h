@@ -56,6 +56,7 @@ struct HrmConfig {
   GradientPath gradient = GradientPath::last_step;
   TokenLoss loss = TokenLoss::stablemax;
   bool q_continue = true;  // learn the value of going on too (Q-learning); else halt where q_halt > 0
+  double halt_above = 0;   // training halts where q_halt exceeds this (or q_continue, where that is learned)
   std::int64_t most_segments = 16;
   double exploration = 0.1;       // how often training goes on for a random number of segments
   DType precision = DType::bf16;  // of activations; parameters are f32

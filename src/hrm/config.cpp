@@ -43,6 +43,7 @@ void for_each_member(Config& c, Visit visit) {
   visit("gradient", c.gradient);
   visit("loss", c.loss);
   visit("q_continue", c.q_continue);
+  visit("halt_above", c.halt_above);
   visit("most_segments", c.most_segments);
   visit("exploration", c.exploration);
 }
@@ -131,6 +132,7 @@ HrmConfig sudoku_config() {
   c.positions = Positions::none;
   c.gradient = GradientPath::last_cycle;
   c.loss = TokenLoss::softmax;
+  c.halt_above = 2;  // a probability of 0.88: a wrong answer costs more than another segment
   c.q_continue = false;
   return c;
 }

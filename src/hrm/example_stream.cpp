@@ -2,29 +2,10 @@
 #include "hrm/example_stream.h"
 
 #include "base/thread_pool.h"
-#include "hearth/error.h"
-#include "hrm/random_source.h"
 
 namespace hearth::hrm {
 namespace {
 constexpr std::size_t batches_ahead = 3;
-}
-
-SudokuSource::SudokuSource(std::vector<Puzzle> pool, std::uint64_t seed)
-    : pool_(std::move(pool)), seed_(seed) {
-  if (pool_.empty()) throw ValueError("[SudokuSource] there are no puzzles");
-}
-
-void SudokuSource::fill(std::int64_t step, std::int64_t row, std::span<std::int32_t> tokens,
-                        std::span<std::int32_t> labels, std::int32_t& puzzle) const {
-  const auto index = static_cast<std::uint64_t>(step) << 32 | static_cast<std::uint64_t>(row);
-  RandomSource random(seed_, index);
-  Grid clues{}, solution{};
-  rearrange(pool_[random.below(static_cast<std::uint32_t>(pool_.size()))], random.next(), index, clues,
-            solution);
-  to_tokens(clues, tokens);
-  to_tokens(solution, labels);
-  puzzle = 0;
 }
 
 ExampleStream::ExampleStream(std::shared_ptr<const ExampleSource> source, std::int64_t batch,

@@ -7,31 +7,11 @@
 #include <mutex>
 #include <thread>
 
+#include "hearth/hrm_train.h"
 #include "hearth/transfer.h"
 #include "hrm/training_step.h"
 
 namespace hearth::hrm {
-
-// Where examples come from: row `row` of the batch of step `step`, a pure function of the two. Called from
-// several threads.
-class ExampleSource {
- public:
-  virtual ~ExampleSource() = default;
-  virtual void fill(std::int64_t step, std::int64_t row, std::span<std::int32_t> tokens,
-                    std::span<std::int32_t> labels, std::int32_t& puzzle) const = 0;
-};
-
-// Puzzles of a pool drawn at random, each time rearranged anew.
-class SudokuSource : public ExampleSource {
- public:
-  SudokuSource(std::vector<Puzzle> pool, std::uint64_t seed);
-  void fill(std::int64_t step, std::int64_t row, std::span<std::int32_t> tokens,
-            std::span<std::int32_t> labels, std::int32_t& puzzle) const override;
-
- private:
-  std::vector<Puzzle> pool_;
-  std::uint64_t seed_;
-};
 
 class ExampleStream {
  public:

@@ -12,11 +12,6 @@
 namespace hearth::hrm {
 namespace {
 
-// Means over the batch.
-struct Losses {
-  Tensor total, token;
-};
-
 struct Verdict {
   Tensor share;  // of the right tokens of a sequence (batch), f32
   Tensor exact;  // all of them are (batch), bool
@@ -108,7 +103,8 @@ std::vector<Tensor> TrainingStep::traced(const Examples& fresh) {
   {
     const NoGrad no_grad;
     const Tensor last = segments >= config.most_segments;
-    const Tensor threshold = learns_to_continue ? result.q_continue : zeros_like(result.q_halt);
+    const Tensor threshold =
+        learns_to_continue ? result.q_continue : full_like(result.q_halt, config.halt_above);
     halted = logical_or(last, result.q_halt > threshold);
     if (config.exploration > 0 && config.most_segments > 1) {
       const Shape batch{segments.size(0)};
@@ -173,6 +169,13 @@ StepSums TrainingStep::read_sums() {
   const std::vector<double> v = sums_.to_vector<double>();
   sums_.assign(zeros({8}));
   return {v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]};
+}
+
+bool TrainingStep::is_finite() const {
+  const NoGrad no_grad;
+  std::vector<Tensor> verdicts{all(isfinite(sums_))};
+  for (const Tensor& parameter : model_->parameters()) verdicts.push_back(all(isfinite(parameter)));
+  return all(stack(verdicts)).item<bool>();
 }
 
 StateDict TrainingStep::own_variables() const {

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "hearth/eval.h"
-#include "hearth/hrm.h"
+#include "hearth/hrm_train.h"
 #include "hearth/optim.h"
 
 namespace hearth::hrm {
@@ -16,7 +16,6 @@ struct Examples {
   Tensor labels;   // (batch, length) i32; ignored_label where nothing is asked
   Tensor puzzles;  // (batch) i32, rows of the table of puzzle vectors
 };
-inline constexpr std::int64_t ignored_label = -100;
 
 struct StepOptions {
   double learning_rate = 1e-4;
@@ -46,6 +45,8 @@ class TrainingStep {
   void run(const Examples& fresh, double rate = 1);
   // Waits for all steps.
   StepSums read_sums();
+  // Whether all parameters and the losses since the sums were read are finite. Waits too.
+  bool is_finite() const;
 
   Hrm& model() { return *model_; }
   // Averaged weights, or null.
@@ -55,11 +56,6 @@ class TrainingStep {
   // All that a run needs to go on, the model included.
   StateDict state_dict() const;
   void load_state_dict(const StateDict& state);
-
-  // Gradients of the loss of one segment from the present states, without any change. For tests.
-  struct Losses {
-    Tensor total, token, q_halt, q_continue;
-  };
 
  private:
   std::vector<Tensor> traced(const Examples& fresh);
