@@ -35,8 +35,9 @@ Tensor SelfAttention::forward(const Tensor& x) {
   const auto part = [&](std::int64_t i) { return narrow(joined, 2, i * heads_, heads_).transpose(1, 2); };
   Tensor q = part(0), k = part(1);
   if (rotates_) {
-    q = rope(q, rope_base_);
-    k = rope(k, rope_base_);
+    const Tensor numbers = arange(positions);
+    q = rope(q, numbers, rope_base_);
+    k = rope(k, numbers, rope_base_);
   }
   const Tensor mixed = attention(q, k, part(2));
   return o_proj_->forward(mixed.transpose(1, 2).reshape({batch, positions, features}));
@@ -50,8 +51,24 @@ Tensor gated(const Tensor& x) {
 }
 }  // namespace
 
+namespace {
+// (3, 81, 81): which cells share a row, a column, a box. An eighth is a mean's ninth that bf16 has exactly.
+Tensor unit_membership() {
+  std::vector<float> values;
+  for (int kind = 0; kind < 3; ++kind)
+    for (int a = 0; a < 81; ++a)
+      for (int b = 0; b < 81; ++b) {
+        const bool row = a / 9 == b / 9, column = a % 9 == b % 9;
+        const bool box = a / 27 == b / 27 && a % 9 / 3 == b % 9 / 3;
+        values.push_back((kind == 0 ? row : kind == 1 ? column : box) ? 0.125f : 0.0f);
+      }
+  return tensor(values, {3, 81, 81});
+}
+}  // namespace
+
 UnitMixing::UnitMixing(const HrmConfig& config)
     : features_(config.unit_features),
+      membership_(unit_membership().to(config.precision).eval()),
       gate_up_proj_(
           register_module("gate_up_proj", std::make_shared<CastedLinear>(config.features, 6 * features_))),
       down_proj_(
@@ -59,15 +76,11 @@ UnitMixing::UnitMixing(const HrmConfig& config)
 
 Tensor UnitMixing::forward(const Tensor& x) {
   const std::int64_t batch = x.size(0);
-  // Cells as (band, row of the band, stack, column of the stack): a row, a column and a box are two axes
-  // each.
-  const Shape cells{batch, 3, 3, 3, 3, features_};
-  const Tensor messages = gated(gate_up_proj_->forward(x));
-  const auto averaged = [&](std::int64_t i, const Axes& axes) {
-    const Tensor part = narrow(messages, 2, i * features_, features_).reshape(cells);
-    return mean(part, axes, true).broadcast_to(cells).reshape({batch, 81, features_});
-  };
-  return down_proj_->forward(concat({averaged(0, {3, 4}), averaged(1, {1, 2}), averaged(2, {2, 4})}, 2));
+  const Tensor gate_up = gate_up_proj_->forward(x).reshape({batch, 81, 2, 3, features_});
+  const auto half = [&](std::int64_t i) { return select(gate_up, 2, i).transpose(1, 2); };
+  const Tensor messages = silu(half(0)) * half(1);  // (batch, kind of unit, cell, features)
+  const Tensor received = matmul(membership_.to(x.device()), messages);
+  return down_proj_->forward(received.transpose(1, 2).reshape({batch, 81, 3 * features_}));
 }
 
 SwiGlu::SwiGlu(const HrmConfig& config)

@@ -32,7 +32,7 @@ class SelfAttention : public nn::Module {
   std::shared_ptr<CastedLinear> qkv_proj_, o_proj_;
 };
 
-// Sudoku: gated features of the cells, averaged over each row, each column and each box.
+// Sudoku: gated features of the cells, added up over each row, each column and each box.
 class UnitMixing : public nn::Module {
  public:
   explicit UnitMixing(const HrmConfig& config);
@@ -40,6 +40,7 @@ class UnitMixing : public nn::Module {
 
  private:
   std::int64_t features_;
+  Tensor membership_;  // a constant
   std::shared_ptr<CastedLinear> gate_up_proj_, down_proj_;
 };
 

@@ -118,8 +118,7 @@ SegmentResult Hrm::segment(const Carry& carry, const Tensor& input) const {
   for (std::int64_t l = whole_cycle ? 0 : config_.l_cycles - 1; l < config_.l_cycles; ++l) update_l();
   update_h();
 
-  const Tensor answer = narrow(z_h, 1, config_.prefix, config_.length);
-  const Tensor scores = linear(answer, lm_head_.to(z_h.dtype()));
+  const Tensor scores = narrow(linear(z_h, lm_head_.to(z_h.dtype())), 1, config_.prefix, config_.length);
   const Tensor summary = config_.prefix > 0 ? select(z_h, 1, 0) : mean(z_h, {1});
   const Tensor q = linear(summary, q_weight_.to(z_h.dtype()), q_bias_.to(z_h.dtype())).to(DType::f32);
   return {{z_h.detach(), z_l.detach()}, scores, select(q, 1, 0), select(q, 1, 1)};
