@@ -121,12 +121,6 @@ class Hrm : public nn::Module {
   std::shared_ptr<HrmLevel> h_level_, l_level_;
 };
 
-// ---- losses
-
-// -log(s(x_y) / sum s(x)) with s(x) = x + 1 for x >= 0 and 1 / (1 - x) below: cross entropy with tails that
-// do not overflow. x (..., classes), target (...) class indices.
-Tensor stablemax_cross_entropy(const Tensor& x, const Tensor& target);
-
 // ---- files: safetensors with the configuration in the metadata
 
 // `weights` as the model has them, in `dtype`.

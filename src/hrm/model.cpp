@@ -124,12 +124,4 @@ SegmentResult Hrm::segment(const Carry& carry, const Tensor& input) const {
   return {{z_h.detach(), z_l.detach()}, scores, select(q, 1, 0), select(q, 1, 1)};
 }
 
-Tensor stablemax_cross_entropy(const Tensor& x, const Tensor& target) {
-  const Tensor wide = x.to(DType::f32);
-  // The branch that is not taken must stay finite, or its gradient would be 0 * infinity.
-  const Tensor weight = where(wide < 0, 1.0 / (1.0 - minimum(wide, 0.0)), wide + 1.0);
-  const Tensor wanted = sum(where(one_hot(target, x.size(-1), DType::bool_), weight, 0.0), {-1});
-  return log(sum(weight, {-1})) - log(wanted);
-}
-
 }  // namespace hearth::hrm

@@ -7,40 +7,11 @@
 #include "hearth/grad.h"
 #include "hearth/ops.h"
 #include "hearth/random.h"
+#include "hrm/losses.h"
 #include "tensor/key_value_cache.h"
 
 namespace hearth::hrm {
 namespace {
-
-struct Verdict {
-  Tensor share;  // of the right tokens of a sequence (batch), f32
-  Tensor exact;  // all of them are (batch), bool
-};
-
-Verdict judge(const Tensor& scores, const Tensor& labels) {
-  const Tensor counted = labels != ignored_label;
-  const Tensor count = sum(counted.to(DType::f32), {1});
-  const Tensor right = logical_and(counted, argmax(scores, -1) == labels);
-  const Tensor right_count = sum(right.to(DType::f32), {1});
-  return {right_count / maximum(count, 1.0), right_count == count};
-}
-
-// The mean over the tokens of a sequence that count, (batch).
-Tensor token_losses(const Tensor& scores, const Tensor& labels, TokenLoss kind) {
-  const Tensor counted = labels != ignored_label;
-  const Tensor target = where(counted, labels, 0);
-  Tensor losses;
-  if (kind == TokenLoss::stablemax) {
-    losses = stablemax_cross_entropy(scores, target);
-  } else {
-    const std::int64_t classes = scores.size(-1);
-    losses = cross_entropy(scores.to(DType::f32).reshape({-1, classes}), target.reshape({-1}),
-                           {.reduction = Reduction::none})
-                 .reshape(labels.shape());
-  }
-  const Tensor count = maximum(sum(counted.to(DType::f32), {1}), 1.0);
-  return sum(where(counted, losses, 0.0), {1}) / count;
-}
 
 Tensor new_where(const Tensor& halted, const Tensor& fresh, const Tensor& present) {
   Shape rows{halted.size(0)};
