@@ -123,10 +123,11 @@ class Hrm : public nn::Module {
 
 // ---- files: safetensors with the configuration in the metadata
 
-// `weights` as the model has them, in `dtype`.
+// The weights in `dtype`, with `notes` in the metadata.
 void save_model(const std::filesystem::path& path, const Hrm& model, DType dtype = DType::bf16,
                 const std::map<std::string, std::string>& notes = {});
-// On the default device. Throws FormatError, or ValueError for weights that do not fit their configuration.
+// On the default device; activations are f32 on a CPU, which has no faster type, and else as in training.
+// Throws FormatError, or ValueError for weights that do not fit their configuration.
 std::shared_ptr<Hrm> load_model(const std::filesystem::path& path);
 
 // ---- answers

@@ -109,7 +109,7 @@ void add_hrm_train(CLI::App& hrm_command, Action& action) {
   const auto options = std::make_shared<TrainCommand>();
   hrm::TrainOptions& training = options->training;
   training.batch = 1024;
-  training.learning_rate = 1e-3;
+  training.learning_rate = 5e-4;
   const auto number = [&](const char* name, auto& value, const char* what) {
     return command->add_option(name, value, what)->type_name("N")->capture_default_str();
   };

@@ -25,7 +25,9 @@ std::shared_ptr<Hrm> load_model(const std::filesystem::path& path) {
   if (found == file.metadata().end())
     throw FormatError(
         fmt::format("{}: not a reasoning model: no \"{}\" in its metadata", path.string(), config_key));
-  auto model = std::make_shared<Hrm>(config_from_json(found->second));
+  HrmConfig config = config_from_json(found->second);
+  if (default_device().kind == DeviceKind::cpu) config.precision = DType::f32;
+  auto model = std::make_shared<Hrm>(config);
   StateDict state;
   for (const std::string& name : file.names()) state[name] = file.tensor(name);
   model->load_state_dict(state);
