@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 
 #include "hearth/error.h"
 #include "hearth/eval.h"
@@ -31,6 +32,45 @@ TEST(Autograd, HandlesOfOneVariableShareTheGradient) {
   Tensor same = x;
   (same * 2).backward();
   EXPECT_EQ(x.grad().item(), 2);
+}
+
+// Gradients of slices that divide a value are joined; all others are added up.
+TEST(Autograd, SlicesOfAValue) {
+  const auto gradient = [](const std::function<Tensor(const Tensor&)>& f) {
+    Tensor x = leaf({1, 2, 3, 4});
+    f(x).backward();
+    return x.grad().to_vector<float>();
+  };
+  using Values = std::vector<float>;
+  const auto part = [](const Tensor& x, std::int64_t start, std::int64_t length, double factor) {
+    return sum(narrow(x, 0, start, length)) * factor;
+  };
+  EXPECT_EQ(gradient([&](const Tensor& x) { return part(x, 2, 2, 5) + part(x, 0, 2, 3); }),
+            (Values{3, 3, 5, 5}));
+  EXPECT_EQ(gradient([&](const Tensor& x) { return part(x, 0, 3, 3) + part(x, 2, 2, 5); }),
+            (Values{3, 3, 8, 5}));
+  EXPECT_EQ(gradient([&](const Tensor& x) { return part(x, 0, 1, 3) + part(x, 3, 1, 5); }),
+            (Values{3, 0, 0, 5}));
+  EXPECT_EQ(gradient([&](const Tensor& x) { return part(x, 0, 2, 3) + part(x, 2, 2, 5) + sum(x); }),
+            (Values{4, 4, 6, 6}));
+  EXPECT_EQ(gradient([&](const Tensor& x) { return part(x, 0, 4, 3) + part(x, 0, 4, 5); }),
+            (Values{8, 8, 8, 8}));
+  EXPECT_EQ(gradient([&](const Tensor& x) {
+              return sum(x.slice({{0, 4, 2}})) * 3 + sum(x.slice({{1, 4, 2}})) * 5;
+            }),
+            (Values{3, 5, 3, 5}));
+  // Along two axes: quarters are not side by side along one.
+  EXPECT_EQ(gradient([&](const Tensor& x) {
+              const Tensor square = x.reshape({2, 2});
+              return sum(narrow(square, 0, 0, 1)) * 3 + sum(narrow(square, 1, 1, 1)) * 5;
+            }),
+            (Values{3, 8, 0, 5}));
+  // The second derivative goes through what was joined.
+  Tensor x = leaf({1, 2, 3, 4});
+  const Tensor halves = sum(pow(narrow(x, 0, 0, 2), 3.0)) + sum(pow(narrow(x, 0, 2, 2), 2.0));
+  const Tensor first = gradients(halves, {x}, {}, true)[0];
+  EXPECT_EQ(first.to_vector<float>(), (Values{3, 12, 6, 8}));
+  EXPECT_EQ(gradients(sum(first), {x})[0].to_vector<float>(), (Values{6, 12, 2, 2}));
 }
 
 TEST(Autograd, AValueUsedTwiceGetsBothGradients) {

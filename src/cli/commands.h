@@ -26,6 +26,7 @@ void add_imatrix(CLI::App& app, Action& action);
 void add_perplexity(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
 void add_train(CLI::App& app, Action& action);
+void add_hrm(CLI::App& app, Action& action);
 void add_devices(CLI::App& app, Action& action);
 void add_doctor(CLI::App& app, Action& action);
 void add_tune(CLI::App& app, Action& action);

@@ -31,6 +31,7 @@ int main(int argc, char** argv) {
   cli::add_bench(app, action);
   cli::add_demo(app, action);
   cli::add_train(app, action);
+  cli::add_hrm(app, action);
   cli::add_devices(app, action);
   cli::add_doctor(app, action);
   cli::add_tune(app, action);

@@ -51,6 +51,52 @@ std::vector<Node*> backward_order(Node* root) {
   return order;
 }
 
+// If these are the gradients of slices that together are the whole along one axis, and nothing else, they lie
+// side by side: that axis.
+std::optional<std::int64_t> side_by_side(std::vector<Tensor>& gradients) {
+  const Shape& shape = gradients[0].shape();
+  std::optional<std::int64_t> axis;
+  for (const Tensor& gradient : gradients) {
+    const Node& node = *node_of(gradient);
+    if (node.op != Op::unslice || !(node.shape == shape)) return std::nullopt;
+    const auto& slice = node.attribute<SliceAttributes>();
+    for (std::size_t i = 0; i < shape.size(); ++i) {
+      if (slice.step[i] != 1) return std::nullopt;
+      if (node.inputs[0]->shape[i] == shape[i]) continue;
+      if (axis.value_or(static_cast<std::int64_t>(i)) != static_cast<std::int64_t>(i)) return std::nullopt;
+      axis = static_cast<std::int64_t>(i);
+    }
+  }
+  if (!axis) return std::nullopt;
+  const auto along = static_cast<std::size_t>(*axis);
+  const auto start = [&](const Tensor& gradient) {
+    return node_of(gradient)->attribute<SliceAttributes>().start[along];
+  };
+  std::sort(gradients.begin(), gradients.end(),
+            [&](const Tensor& a, const Tensor& b) { return start(a) < start(b); });
+  std::int64_t end = 0;
+  for (const Tensor& gradient : gradients) {
+    if (start(gradient) != end) return std::nullopt;
+    end += node_of(gradient)->inputs[0]->shape[along];
+  }
+  return end == shape[along] ? axis : std::nullopt;
+}
+
+// What all uses of a value add up to. Slices that divide it are joined instead of being put among zeros and
+// added.
+Tensor total(std::vector<Tensor> gradients) {
+  if (gradients.size() > 1) {
+    if (const auto axis = side_by_side(gradients)) {
+      std::vector<Tensor> parts;
+      for (const Tensor& gradient : gradients) parts.push_back(wrap(node_of(gradient)->inputs[0]));
+      return concat(parts, *axis);
+    }
+  }
+  Tensor sum = gradients[0];
+  for (std::size_t i = 1; i < gradients.size(); ++i) sum = sum + gradients[i];
+  return sum;
+}
+
 // Calls `on_node(node, gradient)` for every node that the gradient reaches, users before inputs.
 template <typename OnNode>
 void propagate(const char* operation, const Tensor& output, const Tensor& seed, bool create_graph,
@@ -71,23 +117,21 @@ void propagate(const char* operation, const Tensor& output, const Tensor& seed, 
                                  to_string(first.shape()), to_string(root->shape)));
   }
   const GradMode mode(create_graph);
-  std::unordered_map<Node*, Tensor> pending;
-  pending.emplace(root.get(), as(first, root->dtype));
+  std::unordered_map<Node*, std::vector<Tensor>> pending;
+  pending[root.get()].push_back(as(first, root->dtype));
   for (Node* node : backward_order(root.get())) {
     const auto it = pending.find(node);
     if (it == pending.end()) continue;
-    const Tensor dy = std::move(it->second);
+    const DeviceScope here(it->second[0].device());
+    const Tensor dy = total(std::move(it->second));
     pending.erase(it);
     on_node(node, dy);
     if (!node->tracked) continue;
-    const DeviceScope here(dy.device());
     const auto gradients = input_gradients(NodeRef(node), dy);
     for (std::size_t i = 0; i < gradients.size(); ++i) {
       if (!gradients[i].defined()) continue;
       Node* input = node->inputs[i].get();
-      const Tensor gradient = as(sum_to(gradients[i], input->shape), input->dtype);
-      const auto [sum, is_new] = pending.emplace(input, gradient);
-      if (!is_new) sum->second = sum->second + gradient;
+      pending[input].push_back(as(sum_to(gradients[i], input->shape), input->dtype));
     }
   }
 }

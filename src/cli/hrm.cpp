@@ -1,0 +1,72 @@
+// `hearth hrm`: reasoning models.
+#include "cli/hrm.h"
+
+#include "hearth/config.h"
+#include "hearth/device.h"
+#include "hearth/error.h"
+
+namespace hearth::cli {
+
+void add_device_options(CLI::App& command, DeviceOptions& options) {
+  command
+      .add_option("--device", options.device,
+                  "cpu, rocm, rocm:1, cuda:0, ... (default: see 'hearth devices')")
+      ->type_name("NAME");
+  command.add_option("--threads", options.threads, "CPU threads (default: one per core)")
+      ->check(CLI::Range(1, 4096).description(""))
+      ->type_name("N");
+}
+
+void apply(const DeviceOptions& options) {
+  if (!options.device.empty()) set_default_device(device_from_name(options.device));
+  if (options.threads == 0) return;
+  Config changed = config();
+  changed.threads = options.threads;
+  set_config(changed);
+}
+
+void add_model_choice(CLI::App& command, ModelChoice& choice) {
+  command
+      .add_option("--model", choice.name,
+                  "sudoku (small, made for it), trm, or reference (HRM with 27 M parameters)")
+      ->check(CLI::IsMember({"sudoku", "trm", "reference"}).description(""))
+      ->type_name("NAME")
+      ->capture_default_str();
+  const auto number = [&](const char* name, std::int64_t& value, const char* what) {
+    command.add_option(name, value, what)->check(CLI::Range(1, 1 << 20).description(""))->type_name("N");
+  };
+  number("--features", choice.features, "Size of the states (default: the model's)");
+  number("--unit-features", choice.unit_features, "Features exchanged per row, column and box (sudoku)");
+  number("--layers", choice.layers, "Layers of each module");
+  number("--h-cycles", choice.h_cycles, "Cycles of a segment");
+  number("--l-cycles", choice.l_cycles, "Updates of the fast state in a cycle");
+  command.add_option("--precision", choice.precision, "Type of activations: bf16 or f32")
+      ->check(CLI::IsMember({"bf16", "f32"}).description(""))
+      ->type_name("TYPE");
+}
+
+hrm::HrmConfig config_of(const ModelChoice& choice) {
+  hrm::HrmConfig config = choice.name == "reference" ? hrm::reference_config()
+                          : choice.name == "trm"     ? hrm::trm_config()
+                                                     : hrm::sudoku_config();
+  if (choice.features > 0) config.features = choice.features;
+  if (choice.unit_features > 0) config.unit_features = choice.unit_features;
+  if (choice.layers > 0) config.h_layers = config.l_layers = choice.layers;
+  if (choice.h_cycles > 0) config.h_cycles = choice.h_cycles;
+  if (choice.l_cycles > 0) config.l_cycles = choice.l_cycles;
+  if (!choice.precision.empty()) config.precision = choice.precision == "f32" ? DType::f32 : DType::bf16;
+  check(config);
+  return config;
+}
+
+void add_hrm(CLI::App& app, Action& action) {
+  CLI::App* command = app.add_subcommand("hrm", "Reasoning models: train them, solve Sudoku with them");
+  command->require_subcommand(1);
+  add_hrm_solve(*command, action);
+  add_hrm_train(*command, action);
+  add_hrm_eval(*command, action);
+  add_hrm_generate(*command, action);
+  add_hrm_bench(*command, action);
+}
+
+}  // namespace hearth::cli

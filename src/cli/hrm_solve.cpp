@@ -1,0 +1,223 @@
+// `hearth hrm solve`, `hearth hrm eval`.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/hrm.h"
+#include "cli/table.h"
+#include "hearth/error.h"
+#include "hearth/hrm_train.h"
+
+namespace hearth::cli {
+namespace {
+
+using hrm::Grid;
+
+constexpr const char* default_model = "models/sudoku.safetensors";
+
+struct SolveCommand {
+  std::string puzzle, model = default_model;
+  DeviceOptions device;
+  std::int64_t segments = 32, attempts = 8;
+  bool quiet = false, json = false;
+};
+
+// Digits of the puzzle stand out, changed ones are marked.
+std::string drawing(const Grid& grid, const Grid& clues, const Grid& before, bool colours) {
+  std::string text;
+  for (std::size_t row = 0; row < 9; ++row) {
+    text += row == 3 || row == 6 ? "  ------+-------+------\n  " : "  ";
+    for (std::size_t column = 0; column < 9; ++column) {
+      const std::size_t i = 9 * row + column;
+      const std::string digit = grid[i] == 0 ? "." : std::to_string(grid[i]);
+      if (column == 3 || column == 6) text += "| ";
+      if (colours && clues[i] != 0)
+        text += fmt::format("\x1b[1m{}\x1b[0m ", digit);
+      else if (colours && grid[i] != before[i])
+        text += fmt::format("\x1b[33m{}\x1b[0m ", digit);
+      else
+        text += digit + ' ';
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+int changed_cells(const Grid& a, const Grid& b) {
+  int count = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) count += a[i] != b[i];
+  return count;
+}
+
+std::string cell_name(int cell) { return fmt::format("row {} column {}", cell / 9 + 1, cell % 9 + 1); }
+
+// A puzzle that has a solution; says so where it has several.
+Grid checked_puzzle(const std::string& text) {
+  const Grid clues = hrm::parse_grid(text);
+  if (const auto [a, b] = hrm::conflict(clues); a >= 0)
+    throw ValueError(fmt::format("the puzzle has the digit {} twice where it may be once: {} and {}",
+                                 clues[static_cast<std::size_t>(a)], cell_name(a), cell_name(b)));
+  // Few clues have solutions beyond number: two are enough to know.
+  const auto analysis = hrm::analyse(clues, 2);
+  if (analysis.solutions == 0) throw ValueError("the puzzle has no solution");
+  if (analysis.solutions > 1) fmt::print(stderr, "the puzzle has several solutions; any of them will do\n");
+  return clues;
+}
+
+int run_solve(const SolveCommand& command) {
+  const Grid clues = checked_puzzle(command.puzzle);
+  apply(command.device);
+  hrm::Reasoner reasoner(hrm::load_model(command.model));
+  const bool colours = isatty(STDOUT_FILENO) != 0;
+  nlohmann::json trace = nlohmann::json::array();
+  Grid before = clues;
+  hrm::SolveOptions options{.most_segments = command.segments, .attempts = command.attempts};
+  options.on_segment = [&](std::int64_t segment, const Grid& grid, float q) {
+    trace.push_back({{"segment", segment}, {"grid", hrm::to_text(grid)}, {"q_halt", q}});
+    if (!command.quiet && !command.json)
+      fmt::print("segment {}: {} cells changed, the model is {:.1f} % sure\n{}", segment,
+                 changed_cells(grid, before), 100 / (1 + std::exp(-static_cast<double>(q))),
+                 drawing(grid, clues, before, colours));
+    before = grid;
+  };
+  const auto start = std::chrono::steady_clock::now();
+  const auto result = hrm::solve(reasoner, std::span(&clues, 1), options)[0];
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (command.json) {
+    fmt::print("{}\n", nlohmann::json{{"solved", result.solved},
+                                      {"grid", hrm::to_text(result.grid)},
+                                      {"segments", result.segments},
+                                      {"attempts", result.attempts},
+                                      {"milliseconds", seconds * 1e3},
+                                      {"trace", trace}}
+                           .dump(2));
+  } else if (command.quiet) {
+    fmt::print("{}\n", hrm::to_text(result.grid));
+  } else {
+    if (result.attempts > 1)
+      fmt::print("attempt {}, with digits renamed:\n{}", result.attempts,
+                 drawing(result.grid, clues, clues, colours));
+    fmt::print("{} after {} segments{}, {:.0f} ms\n", result.solved ? "solved" : "not solved",
+               result.segments, result.attempts > 1 ? fmt::format(" in {} attempts", result.attempts) : "",
+               seconds * 1e3);
+  }
+  return result.solved ? success : failure;
+}
+
+struct EvalCommand {
+  std::string model = default_model, data;
+  DeviceOptions device;
+  std::int64_t count = 1000, batch = 512, limit = 0;
+  std::uint64_t seed = 1;
+  hrm::SolveOptions solving;
+  bool json = false;
+};
+
+std::string rating_band(int rating) {
+  for (const auto& [most, name] : {std::pair{0, "0"}, {4, "1-4"}, {19, "5-19"}, {99, "20-99"}})
+    if (rating <= most) return name;
+  return "100+";
+}
+
+// The puzzles of a file by where they come from and, of each, by rating.
+std::vector<hrm::SudokuSet> sets_of_file(const std::string& path, std::int64_t limit) {
+  std::map<std::string, hrm::SudokuSet> by_name;
+  for (const auto& [puzzle, source] : hrm::load_puzzles(path)) {
+    auto& whole = by_name[source];
+    if (limit > 0 && static_cast<std::int64_t>(whole.puzzles.size()) >= limit) continue;
+    whole.name = source.empty() ? "all" : source;
+    whole.puzzles.push_back(puzzle);
+    auto& band = by_name[source + "/" + std::to_string(rating_band(puzzle.rating).size()) +
+                         rating_band(puzzle.rating)];
+    band.name = "  rating " + rating_band(puzzle.rating);
+    band.puzzles.push_back(puzzle);
+  }
+  std::vector<hrm::SudokuSet> sets;
+  for (auto& [name, set] : by_name) sets.push_back(std::move(set));
+  return sets;
+}
+
+int run_eval(const EvalCommand& command) {
+  apply(command.device);
+  hrm::Reasoner reasoner(hrm::load_model(command.model));
+  const auto sets = command.data.empty() ? hrm::evaluation_sets(command.count, command.seed)
+                                         : sets_of_file(command.data, command.limit);
+  Table table{{"puzzles", "count", "solved", "", "model halts right", "", "segments", "seconds"}};
+  nlohmann::json json = nlohmann::json::array();
+  for (const auto& set : sets) {
+    const auto start = std::chrono::steady_clock::now();
+    const auto score = hrm::score(reasoner, set, command.solving);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const auto percent = [&](std::int64_t part) {
+      return fmt::format("{:.2f} %", 100.0 * static_cast<double>(part) / static_cast<double>(score.puzzles));
+    };
+    table.push_back({set.name, std::to_string(score.puzzles), std::to_string(score.solved),
+                     percent(score.solved), std::to_string(score.halted_right), percent(score.halted_right),
+                     fmt::format("{:.2f}", score.mean_segments), fmt::format("{:.1f}", seconds)});
+    json.push_back({{"set", set.name},
+                    {"puzzles", score.puzzles},
+                    {"solved", score.solved},
+                    {"halted_right", score.halted_right},
+                    {"mean_segments", score.mean_segments},
+                    {"seconds", seconds}});
+  }
+  fmt::print("{}", command.json ? json.dump(2) + "\n" : plain(table));
+  return success;
+}
+
+}  // namespace
+
+void add_hrm_solve(CLI::App& hrm_command, Action& action) {
+  CLI::App* command = hrm_command.add_subcommand("solve", "Solve a Sudoku, segment by segment");
+  const auto options = std::make_shared<SolveCommand>();
+  command->add_option("puzzle", options->puzzle, "81 cells row by row: digits, and '.' for empty")
+      ->required()
+      ->type_name("PUZZLE");
+  command->add_option("--model", options->model, "Model file")->type_name("FILE")->capture_default_str();
+  command->add_option("--segments", options->segments, "Segments of an attempt at most")
+      ->check(CLI::Range(1, 100000).description(""))
+      ->type_name("N")
+      ->capture_default_str();
+  command
+      ->add_option("--attempts", options->attempts,
+                   "Attempts, each with the digits renamed, until it is solved")
+      ->check(CLI::Range(1, 100000).description(""))
+      ->type_name("N")
+      ->capture_default_str();
+  add_device_options(*command, options->device);
+  command->add_flag("--quiet", options->quiet, "Print the grid only");
+  command->add_flag("--json", options->json, "Print the answer and every segment as JSON");
+  command->callback([options, &action] { action = [options] { return run_solve(*options); }; });
+}
+
+void add_hrm_eval(CLI::App& hrm_command, Action& action) {
+  CLI::App* command = hrm_command.add_subcommand("eval", "How many Sudoku puzzles a model solves");
+  const auto options = std::make_shared<EvalCommand>();
+  options->solving.batch = 512;
+  command->add_option("model", options->model, "Model file")->type_name("FILE")->capture_default_str();
+  command
+      ->add_option(
+          "--data", options->data,
+          "CSV file with question and answer, and where it has them source and rating (default: fresh "
+          "puzzles)")
+      ->type_name("FILE");
+  const auto number = [&](const char* name, auto& value, const char* what) {
+    command->add_option(name, value, what)->type_name("N")->capture_default_str();
+  };
+  number("--count", options->count, "Fresh puzzles of each kind");
+  number("--limit", options->limit, "Puzzles of each source of the file at most; 0: all");
+  number("--seed", options->seed, "Seed of the fresh puzzles");
+  number("--segments", options->solving.most_segments, "Segments of an attempt at most");
+  number("--attempts", options->solving.attempts, "Attempts, each with the digits renamed");
+  number("--batch", options->solving.batch, "Puzzles worked on at once");
+  add_device_options(*command, options->device);
+  command->add_flag("--json", options->json, "Print the result as JSON");
+  command->callback([options, &action] { action = [options] { return run_eval(*options); }; });
+}
+
+}  // namespace hearth::cli

@@ -1,0 +1,167 @@
+// `hearth hrm train`, `hearth hrm generate`.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/hrm.h"
+#include "hearth/error.h"
+#include "hearth/hrm_train.h"
+
+namespace hearth::cli {
+namespace {
+
+struct TrainCommand {
+  ModelChoice model;
+  DeviceOptions device;
+  hrm::TrainOptions training;
+  std::string data, output = "hrm-run";
+  std::int64_t pool = 100000, evaluation_puzzles = 256;
+  bool resume = false, quiet = false, json = false;
+};
+
+// Evaluation puzzles come from another sequence than those trained on.
+constexpr std::uint64_t evaluation_seed = 0x5EED0E7A1u;
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+std::vector<hrm::Puzzle> training_puzzles(const TrainCommand& command) {
+  if (!command.data.empty()) {
+    std::vector<hrm::Puzzle> puzzles;
+    for (auto& entry : hrm::load_puzzles(command.data)) puzzles.push_back(entry.puzzle);
+    return puzzles;
+  }
+  const auto start = std::chrono::steady_clock::now();
+  auto puzzles = hrm::make_puzzles(hrm::training_mixture(), command.pool, command.training.seed);
+  if (!command.quiet)
+    fmt::print(stderr, "{} puzzles made in {:.1f} s\n", puzzles.size(), seconds_since(start));
+  return puzzles;
+}
+
+int run_train(const TrainCommand& command) {
+  const auto start = std::chrono::steady_clock::now();
+  apply(command.device);
+  hrm::TrainOptions options = command.training;
+  options.model = config_of(command.model);
+  options.folder = command.output;
+  options.resume = command.resume ? train::Resume::automatic : train::Resume::never;
+  options.progress.enabled = !command.quiet;
+  const auto sets = hrm::evaluation_sets(command.evaluation_puzzles, evaluation_seed);
+  auto source = hrm::sudoku_source(training_puzzles(command), options.seed);
+  // The limit is of the whole command: a machine may be lent by the minute.
+  if (options.minutes > 0) options.minutes = std::max(0.01, options.minutes - seconds_since(start) / 60);
+  const auto result = hrm::train(options, source, [&](hrm::Reasoner& reasoner) {
+    hrm::Figures figures;
+    for (const auto& set : sets) {
+      const auto score = hrm::score(reasoner, set, {.most_segments = 16});
+      figures.emplace_back(set.name, static_cast<double>(score.solved) / static_cast<double>(score.puzzles));
+    }
+    return figures;
+  });
+
+  const auto model_file = options.folder / "model.safetensors";
+  if (command.json) {
+    nlohmann::json json{{"steps", result.steps},
+                        {"seconds", result.seconds},
+                        {"resumed_from_step", result.resumed_from},
+                        {"parameters", result.model->parameter_count()},
+                        {"model", model_file.string()}};
+    for (const auto& line : result.evaluations)
+      for (const auto& [name, value] : line.figures)
+        json["evaluations"][std::to_string(line.step)][name] = value;
+    if (!result.lines.empty()) json["steps_per_second"] = result.lines.back().steps_per_second;
+    fmt::print("{}\n", json.dump(2));
+  }
+  if (result.ending == train::Ending::interrupted) {
+    fmt::print(stderr, "interrupted at step {}; saved; go on with --resume and the same options\n",
+               result.steps);
+    return interrupted;
+  }
+  if (!command.json)
+    fmt::print("{} steps in {:.1f} s, {} parameters: {}\n", result.steps, result.seconds,
+               result.model->parameter_count(), model_file.string());
+  return success;
+}
+
+struct GenerateCommand {
+  std::int64_t count = 100000;
+  std::uint64_t seed = 0;
+  std::string output = "puzzles.csv";
+  DeviceOptions device;
+};
+
+int run_generate(const GenerateCommand& command) {
+  apply(command.device);
+  const auto start = std::chrono::steady_clock::now();
+  const auto puzzles = hrm::make_puzzles(hrm::training_mixture(), command.count, command.seed);
+  hrm::save_puzzles(command.output, puzzles);
+  fmt::print("{} puzzles in {:.1f} s: {}\n", puzzles.size(), seconds_since(start), command.output);
+  return success;
+}
+
+}  // namespace
+
+void add_hrm_train(CLI::App& hrm_command, Action& action) {
+  CLI::App* command = hrm_command.add_subcommand("train", "Train a model on Sudoku puzzles made for it");
+  const auto options = std::make_shared<TrainCommand>();
+  hrm::TrainOptions& training = options->training;
+  training.batch = 1024;
+  training.learning_rate = 5e-4;
+  const auto number = [&](const char* name, auto& value, const char* what) {
+    return command->add_option(name, value, what)->type_name("N")->capture_default_str();
+  };
+  const CLI::Validator positive = CLI::Validator(CLI::PositiveNumber).description("");
+  const CLI::Validator not_negative = CLI::Validator(CLI::NonNegativeNumber).description("");
+  command->add_option("--output", options->output, "Folder for checkpoints, log, plot and model")
+      ->type_name("DIR")
+      ->capture_default_str();
+  command->add_flag("--resume", options->resume,
+                    "Go on from the newest checkpoint in --output, if there is one");
+  number("--minutes", training.minutes, "Time limit of the whole command")->check(not_negative);
+  number("--steps", training.steps, "Steps, if the time limit does not come first; 0: no limit")
+      ->check(not_negative);
+  number("--batch", training.batch, "Sequences worked on at once")->check(positive);
+  number("--lr", training.learning_rate, "Highest learning rate")->check(positive);
+  number("--last-rate", training.last_rate, "Share of it that is left at the end")->check(not_negative);
+  number("--warmup", training.warmup, "Steps in which the learning rate rises")->check(not_negative);
+  number("--weight-decay", training.weight_decay, "Decoupled weight decay")->check(not_negative);
+  number("--ema", training.ema_decay, "Decay of the averaged weights; 0: none are kept")
+      ->check(CLI::Range(0.0, 0.999999).description(""));
+  number("--seed", training.seed, "Seed of weights, puzzles and order");
+  number("--pool", options->pool, "Different puzzles to make and rearrange")->check(positive);
+  command->add_option("--data", options->data, "Puzzles of a CSV file instead (see 'hearth hrm generate')")
+      ->type_name("FILE");
+  number("--log-every", training.log_every, "Steps between lines of the log")->check(positive);
+  number("--evaluate-every", training.evaluate_every, "Steps between evaluations; 0: only at the end")
+      ->check(not_negative);
+  number("--evaluation-puzzles", options->evaluation_puzzles, "Fresh puzzles of each kind")->check(positive);
+  number("--checkpoint-minutes", training.checkpoint_minutes, "Time between checkpoints")->check(positive);
+  add_model_choice(*command, options->model);
+  add_device_options(*command, options->device);
+  command->add_flag("--quiet", options->quiet, "Show no progress");
+  command->add_flag("--json", options->json, "Print the result as JSON on standard output");
+  command->callback([options, &action] { action = [options] { return run_train(*options); }; });
+}
+
+void add_hrm_generate(CLI::App& hrm_command, Action& action) {
+  CLI::App* command = hrm_command.add_subcommand(
+      "generate", "Make Sudoku puzzles of all difficulties, each with one solution");
+  const auto options = std::make_shared<GenerateCommand>();
+  command->add_option("--count", options->count, "How many")
+      ->check(CLI::Range(1, 100000000).description(""))
+      ->type_name("N")
+      ->capture_default_str();
+  command->add_option("--seed", options->seed, "Seed")->type_name("N")->capture_default_str();
+  command->add_option("--output", options->output, "CSV file: question, answer, rating")
+      ->type_name("FILE")
+      ->capture_default_str();
+  command->add_option("--threads", options->device.threads, "CPU threads (default: one per core)")
+      ->check(CLI::Range(1, 4096).description(""))
+      ->type_name("N");
+  command->callback([options, &action] { action = [options] { return run_generate(*options); }; });
+}
+
+}  // namespace hearth::cli
