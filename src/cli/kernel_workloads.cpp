@@ -74,6 +74,18 @@ void train_gpt(DType precision) {
   train(model, precision, [&] { return model.loss(tokens, targets); });
 }
 
+void train_llama(DType precision) {
+  models::Llama model({.vocabulary = 8192,
+                       .context = 512,
+                       .layers = 2,
+                       .width = 512,
+                       .heads = 8,
+                       .groups = 4,
+                       .feed_forward = 1536});
+  const Tensor tokens = given({16, 512}, DType::i64), targets = given({16, 512}, DType::i64);
+  train(model, precision, [&] { return model.loss(tokens, targets); });
+}
+
 // ---- generating text
 
 // Prompts of several lengths, tokens one by one, and of several sequences at once.
@@ -291,6 +303,7 @@ std::vector<Workload> kernel_workloads() {
   add("cnn", train_cnn, {f32, bf16});
   add("resnet", train_resnet, {f32, bf16});
   add("gpt", train_gpt, {f32, bf16});
+  add("llama", train_llama, {f32, bf16});
   add("generate", generate, {f32, f16, bf16, DType::q4_0, DType::q8_0, DType::q4_k, DType::q6_k});
   add("choose", choose, {f32});
   add("elementwise", elementwise_work, {f32, f16, bf16});
