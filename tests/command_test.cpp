@@ -397,6 +397,17 @@ TEST_F(ModelCommand, AnInterruptEndsAMeasurementWithItsFiguresSoFar) {
   }
 }
 
+// Where there is a GPU, a command uses it without being told.
+TEST_F(Command, TheDefaultIsAGpuIfThereIsOne) {
+  const auto json = nlohmann::json::parse(
+      run("bench llm --shape tiny --type q4_0 --lengths 4 -n 2 --repeats 1 --json").output);
+  const std::string device = json["device"];
+  const auto gpus = nlohmann::json::parse(run("devices --json").output);
+  bool any = false;
+  for (const auto& one : gpus) any = any || one["device"] != "cpu";
+  EXPECT_EQ(device != "cpu", any) << device;
+}
+
 TEST_F(ModelCommand, MeasuresSpeed) {
   const auto json = nlohmann::json::parse(
       run("bench llm --shape tiny --type q4_0 --lengths 8,16 -n 4 --repeats 1 --device cpu --json").output);

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/device_options.h"
 #include "cli/digits.h"
 #include "cli/synthetic_digits.h"
 #include "hearth/device.h"
@@ -12,12 +13,14 @@ namespace hearth::cli {
 namespace {
 
 struct DemoOptions {
+  DeviceOptions device;
   std::string data;
   std::int64_t epochs = 1;
   std::uint64_t seed = 0;
 };
 
 int run_demo(const DemoOptions& options) {
+  apply(options.device);
   DigitData digits;
   if (const auto folder = find_mnist(options.data)) {
     digits = {data::mnist(*folder, true), data::mnist(*folder, false),
@@ -62,6 +65,7 @@ void add_demo(CLI::App& app, Action& action) {
       ->type_name("N")
       ->check(CLI::Range(1, 1000).description(""))
       ->capture_default_str();
+  add_device_options(*command, options->device);
   command->add_option("--seed", options->seed, "Seed of initial weights and order")
       ->type_name("N")
       ->capture_default_str();

@@ -22,10 +22,13 @@ std::string dnn_library(DeviceKind kind) {
 }
 
 nlohmann::json to_json(const DeviceInfo& info) {
-  nlohmann::json json{{"device", to_string(info.device)},          {"name", info.name},
-                      {"architecture", info.architecture},         {"compute_units", info.compute_units},
-                      {"total_memory", info.total_memory},         {"free_memory", info.free_memory},
-                      {"default", info.device == default_device()}};
+  nlohmann::json json{{"device", to_string(info.device)},
+                      {"name", info.name},
+                      {"architecture", info.architecture},
+                      {"compute_units", info.compute_units},
+                      {"total_memory", info.total_memory},
+                      {"free_memory", info.free_memory},
+                      {"default", info.device == device_from_name("auto")}};
   if (info.device.kind == DeviceKind::cpu) return json;
   const auto or_null = [](const std::string& text) {
     return text.empty() ? nlohmann::json() : nlohmann::json(text);
@@ -45,7 +48,7 @@ nlohmann::json to_json(const DeviceInfo& info) {
 }
 
 std::vector<std::string> row_of(const DeviceInfo& info) {
-  std::vector<std::string> row{to_string(info.device) + (info.device == default_device() ? " *" : ""),
+  std::vector<std::string> row{to_string(info.device) + (info.device == device_from_name("auto") ? " *" : ""),
                                info.name,
                                info.architecture,
                                std::to_string(info.compute_units),
@@ -75,7 +78,7 @@ int print_devices(bool json) {
   Table table{
       {"device", "name", "architecture", "units", "memory", "free", "wave", "matrix", "int8", "fp8", "PCI"}};
   for (const DeviceInfo& info : infos) table.push_back(row_of(info));
-  fmt::print("{}* used where no device is given\n", plain(table));
+  fmt::print("{}* used by commands where no device is given\n", plain(table));
   std::set<std::string> libraries;  // one line per driver
   for (const DeviceInfo& info : infos)
     if (!info.driver.empty() && libraries.insert(info.driver).second)

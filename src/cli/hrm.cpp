@@ -7,24 +7,6 @@
 
 namespace hearth::cli {
 
-void add_device_options(CLI::App& command, DeviceOptions& options) {
-  command
-      .add_option("--device", options.device,
-                  "cpu, rocm, rocm:1, cuda:0, ... (default: see 'hearth devices')")
-      ->type_name("NAME");
-  command.add_option("--threads", options.threads, "CPU threads (default: one per core)")
-      ->check(CLI::Range(1, 4096).description(""))
-      ->type_name("N");
-}
-
-void apply(const DeviceOptions& options) {
-  if (!options.device.empty()) set_default_device(device_from_name(options.device));
-  if (options.threads == 0) return;
-  Config changed = config();
-  changed.threads = options.threads;
-  set_config(changed);
-}
-
 void add_model_choice(CLI::App& command, ModelChoice& choice) {
   command
       .add_option("--model", choice.name,

@@ -5,16 +5,10 @@
 #include <string>
 
 #include "cli/commands.h"
+#include "cli/device_options.h"
 #include "hearth/hrm.h"
 
 namespace hearth::cli {
-
-struct DeviceOptions {
-  std::string device;
-  int threads = 0;
-};
-void add_device_options(CLI::App& command, DeviceOptions& options);
-void apply(const DeviceOptions& options);
 
 // A known configuration, changed where asked for.
 struct ModelChoice {

@@ -18,9 +18,7 @@ double speed(std::int64_t tokens, double seconds) {
 }  // namespace
 
 void add_model_options(CLI::App& command, ModelOptions& options) {
-  command.add_option("--device", options.device, "cpu, rocm, cuda:0, gpu, ... (default: the best there is)");
-  command.add_option("--threads", options.threads, "Threads on the CPU (default: one per core)")
-      ->check(CLI::Range(1, 1024));
+  add_device_options(command, options.device);
   command
       .add_option("--ctx", options.load.context, "Tokens of context (default: as the model, at most 4096)")
       ->check(CLI::PositiveNumber);
@@ -61,13 +59,9 @@ void add_language_model_options(CLI::App& command, LanguageModelOptions& options
 }
 
 llm::LoadOptions load_options(const ModelOptions& options) {
-  if (options.threads > 0) {
-    Config changed = config();
-    changed.threads = options.threads;
-    set_config(changed);
-  }
+  apply(options.device);
   llm::LoadOptions load = options.load;
-  if (!options.device.empty()) load.device = device_from_name(options.device);
+  load.device = default_device();
   load.cache_dtype = dtype_from_name(options.cache);
   return load;
 }

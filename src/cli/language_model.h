@@ -5,13 +5,14 @@
 #include <filesystem>
 #include <string>
 
+#include "cli/device_options.h"
 #include "hearth/llm.h"
 
 namespace hearth::cli {
 
 struct ModelOptions {
-  std::string model, device, cache = "f16";
-  int threads = 0;
+  std::string model, cache = "f16";
+  DeviceOptions device;
   bool quiet = false;
   llm::LoadOptions load;
 };
@@ -23,7 +24,7 @@ struct LanguageModelOptions : ModelOptions {
 void add_model_options(CLI::App& command, ModelOptions& options);
 // Also which one, and how text is made with it.
 void add_language_model_options(CLI::App& command, LanguageModelOptions& options);
-// What the options say; sets the number of threads.
+// What the options say; sets the device and the number of threads.
 llm::LoadOptions load_options(const ModelOptions& options);
 // Says on standard error what was loaded, unless `options` are quiet.
 llm::Model load_model(const ModelOptions& options);

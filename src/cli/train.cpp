@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/device_options.h"
 #include "cli/digits.h"
 #include "cli/train_lm.h"
 #include "hearth/config.h"
@@ -18,10 +19,9 @@ namespace {
 
 struct TrainOptions {
   std::string data;
-  std::string device;
+  DeviceOptions device;
   std::string checkpoints;
   std::string profile;
-  int threads = 0;
   bool eager = false;
   bool json = false;
   DigitTraining training;
@@ -67,9 +67,8 @@ nlohmann::json to_json(const DigitOutcome& outcome) {
 }
 
 int run_mnist(const TrainOptions& options) {
-  if (!options.device.empty()) set_default_device(device_from_name(options.device));
+  apply(options.device);
   Config configuration = config();
-  if (options.threads > 0) configuration.threads = options.threads;
   configuration.enable_profiling = !options.profile.empty();
   set_config(configuration);
   const auto folder = find_mnist(options.data);
@@ -134,13 +133,7 @@ void add_mnist(CLI::App& train, Action& action) {
                    "Type of the matrix work: f32, bf16 or f16 (default f32)")
       ->type_name("TYPE")
       ->transform(CLI::CheckedTransformer(precisions, CLI::ignore_case).description(""));
-  command
-      ->add_option("--device", options->device,
-                   "cpu, rocm, rocm:1, cuda:0, ... (default: see 'hearth devices')")
-      ->type_name("NAME");
-  command->add_option("--threads", options->threads, "CPU threads (default: one per core)")
-      ->check(CLI::Range(1, 4096).description(""))
-      ->type_name("N");
+  add_device_options(*command, options->device);
   CLI::Option* checkpoint = command
                                 ->add_option("--checkpoint", options->checkpoints,
                                              "Folder for checkpoints, written after each epoch and on Ctrl-C")

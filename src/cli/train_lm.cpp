@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "cli/device_options.h"
 #include "cli/language_model.h"
 #include "hearth/config.h"
 #include "hearth/device.h"
@@ -21,18 +22,11 @@ namespace {
 
 struct LanguageModelTraining {
   std::vector<std::string> data;
-  std::string folder, tokenizer, device, precision, profile;
-  int threads = 0;
+  DeviceOptions device;
+  std::string folder, tokenizer, precision, profile;
   bool json = false, quiet = false, tune = false;
   lm::TrainingOptions training;
 };
-
-void use_machine(const std::string& device, int threads) {
-  if (!device.empty()) set_default_device(device_from_name(device));
-  Config configuration = config();
-  if (threads > 0) configuration.threads = threads;
-  set_config(configuration);
-}
 
 std::vector<lm::TextSource> sources_of(const std::vector<std::string>& data) {
   std::vector<lm::TextSource> sources;
@@ -79,7 +73,7 @@ void print(const lm::TrainingResult& result) {
 }
 
 int run(const LanguageModelTraining& options) {
-  use_machine(options.device, options.threads);
+  apply(options.device);
   Config configuration = config();
   configuration.enable_tuning |= options.tune;
   configuration.enable_profiling = !options.profile.empty();
@@ -121,7 +115,7 @@ struct TokenizerTraining {
 };
 
 int run_tokenizer(const TokenizerTraining& options) {
-  use_machine("cpu", options.threads);
+  apply({"cpu", options.threads});
   check_output(options.output, options.force);
   const lm::Corpus corpus(sources_of(options.data), 0);
   tokenizer::PieceCounts counts;
@@ -224,13 +218,7 @@ void add_train_lm(CLI::App& train, Action& action) {
                    "Type of the matrix work: f32, bf16, f16 (default: bf16 on a GPU, f32 on a CPU)")
       ->check(CLI::IsMember({"f32", "bf16", "f16"}).description(""))
       ->type_name("TYPE");
-  command
-      ->add_option("--device", options->device,
-                   "cpu, rocm, rocm:1, cuda:0, ... (default: see 'hearth devices')")
-      ->type_name("NAME");
-  command->add_option("--threads", options->threads, "CPU threads (default: one per core)")
-      ->check(CLI::Range(1, 4096).description(""))
-      ->type_name("N");
+  add_device_options(*command, options->device);
   command->add_flag("--tune", options->tune,
                     "On a GPU, measure the ways to compute each product and keep the fastest (hearth tune)");
   command
