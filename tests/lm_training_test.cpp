@@ -383,6 +383,23 @@ int wait_for(pid_t child) {
   return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
 }
 
+TEST(LanguageModelTraining, TheCommandSaysWhatIsWrong) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(wait_for(start({HEARTH_COMMAND, "train", "lm", "-o", (folder / "run").string()})), 2);
+  EXPECT_EQ(wait_for(start({HEARTH_COMMAND, "train", "lm", "--data", (folder / "absent.txt").string(), "-o",
+                            (folder / "run").string()})),
+            1);
+  const auto tokenizer = (folder / "tokenizer.json").string();
+  const auto text = folder.put("stories.txt", stories(200)).string();
+  EXPECT_EQ(wait_for(start({HEARTH_COMMAND, "train", "tokenizer", "--data", text, "--vocabulary", "90000",
+                            "-o", tokenizer})),
+            1);
+  EXPECT_EQ(wait_for(start({HEARTH_COMMAND, "train", "tokenizer", "--data", text, "--vocabulary", "300", "-o",
+                            tokenizer})),
+            0);
+  EXPECT_EQ(Tokenizer::load(tokenizer).size(), 300);
+}
+
 // Killed without warning at some moments, asked to stop at another.
 TEST(LanguageModelTraining, KilledRunsLoseNothing) {
   const TemporaryFolder folder;
