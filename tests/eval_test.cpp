@@ -227,6 +227,16 @@ TEST(Eval, AGroupDoesNotTakeInANodeThatDependsOnItFromOutside) {
   for (std::size_t i = 0; i < xs.size(); ++i) EXPECT_NEAR(cs[i], 2 * xs[i] + total * 2 * xs[i], 1e-4);
 }
 
+// The same where the group begins with a matrix product: `doubled` is computed with it, and only its sum
+// comes from elsewhere.
+TEST(Eval, AProductDoesNotTakeInANodeThatDependsOnItFromOutside) {
+  const Tensor x = randn({6, 32}).eval(), w = randn({8, 32}).eval();
+  const Tensor positive = relu(linear(x, w)), doubled = positive * 2.0;
+  const Tensor y = (doubled + sum(positive)).eval();
+  const Tensor alone = relu(linear(x, w)).eval();
+  EXPECT_EQ(y.to_vector<float>(), (alone * 2.0 + sum(alone).eval()).to_vector<float>());
+}
+
 TEST(Eval, LevelsChangeThePlanAndSaySo) {
   const Tensor x = randn({32});
   x.eval();

@@ -236,6 +236,8 @@ std::unique_ptr<data::DataLoader> validation_loader(const data::DatasetPtr& wind
           .batch_size = std::min(batch, windows->size()), .drop_last = true, .device = default_device()});
 }
 
+using SourceLoaders = std::vector<std::pair<std::string, std::unique_ptr<data::DataLoader>>>;
+
 }  // namespace
 
 TrainingResult train_language_model(const TrainingOptions& o) {
@@ -276,6 +278,11 @@ TrainingResult train_language_model(const TrainingOptions& o) {
       random_windows(text.tokens, sizes.context, steps * o.batch * o.accumulate),
       {.batch_size = o.batch, .workers = 1, .seed = o.seed, .device = default_device()});
   const auto validation = validation_loader(validation_windows(text.tokens, sizes.context), o.batch);
+  SourceLoaders of_sources;  // where there are several
+  if (text.tokens.sources.size() > 1)
+    for (const auto& source : text.tokens.sources)
+      if (auto loader = validation_loader(validation_windows(source, sizes.context), o.batch))
+        of_sources.emplace_back(source.name, std::move(loader));
 
   train::TrainerConfig config;
   config.steps = steps;
@@ -291,22 +298,30 @@ TrainingResult train_language_model(const TrainingOptions& o) {
   config.use_compile = true;
   config.read_loss_steps = o.read_loss_steps;
   config.progress.enabled = false;  // the log has its own
-  const auto log = std::make_shared<TrainingLog>(
-      TrainingLogOptions{.folder = o.folder,
-                         .progress = o.progress,
-                         .steps = steps,
-                         .tokens_per_step = result.tokens_per_step,
-                         .flops_per_token = model->training_flops(sizes.context),
-                         .matmul_tflops = result.matmul_tflops,
-                         .line_steps = o.read_loss_steps,
-                         .minutes = o.minutes,
-                         .sample = [&] { return sample_text(*model, text.tokenizer, o); }});
   train::Trainer trainer(
       model, optimizer,
       [&](const data::Batch& batch) {
         return train::Forward{model->loss(batch[0], batch[1]), {}, {}};
       },
       config);
+  const auto source_losses = [&] {
+    std::vector<double> losses;
+    for (const auto& [name, loader] : of_sources) losses.push_back(trainer.evaluate(*loader).loss);
+    return losses;
+  };
+  TrainingLogOptions logged{.folder = o.folder,
+                            .progress = o.progress,
+                            .steps = steps,
+                            .tokens_per_step = result.tokens_per_step,
+                            .flops_per_token = model->training_flops(sizes.context),
+                            .matmul_tflops = result.matmul_tflops,
+                            .line_steps = o.read_loss_steps,
+                            .minutes = o.minutes,
+                            .sources = {},
+                            .source_losses = source_losses,
+                            .sample = [&] { return sample_text(*model, text.tokenizer, o); }};
+  for (const auto& [name, loader] : of_sources) logged.sources.push_back(name);
+  const auto log = std::make_shared<TrainingLog>(std::move(logged));
   trainer.add_callback(log);
   result.run = trainer.fit(training, validation.get());
   result.tokens_per_second = log->tokens_per_second();
@@ -323,9 +338,9 @@ TrainingResult train_language_model(const TrainingOptions& o) {
       result.validation_loss = trainer.evaluate(*validation).loss;
       result.exported_step = result.run.best_step;
     }
-    for (const auto& source : text.tokens.sources)
-      if (const auto loader = validation_loader(validation_windows(source, sizes.context), o.batch))
-        result.source_losses.emplace_back(source.name, trainer.evaluate(*loader).loss);
+    const auto losses = source_losses();
+    for (std::size_t i = 0; i < losses.size(); ++i)
+      result.source_losses.emplace_back(of_sources[i].first, losses[i]);
   }
   result.model = o.folder / "model";
   result.gguf = o.folder / "model.gguf";

@@ -58,7 +58,8 @@ struct TrainingResult {
   double tokens_per_second = 0;         // while training, from the second reading of losses on
   double tflops = 0;                    // of training_flops()
   std::optional<double> matmul_tflops;  // what this GPU reaches with large products in the same precision
-  // Of the exported weights, which are those with the lowest validation loss; by source.
+  // Of the exported weights, which are those with the lowest validation loss; by source, if there are
+  // several.
   std::optional<double> validation_loss;
   std::vector<std::pair<std::string, double>> source_losses;
   std::int64_t exported_step = 0;

@@ -20,9 +20,11 @@ struct TrainingLogOptions {
   std::int64_t tokens_per_step = 0;
   double flops_per_token = 0;
   std::optional<double> matmul_tflops;
-  std::int64_t line_steps = 10;         // mean of so many steps for a line of the log
-  double minutes = 0;                   // stops the trainer after so long; 0: never
-  std::function<std::string()> sample;  // text made with the present weights; may be empty
+  std::int64_t line_steps = 10;                        // mean of so many steps for a line of the log
+  double minutes = 0;                                  // stops the trainer after so long; 0: never
+  std::vector<std::string> sources;                    // by name; those with a validation loss of their own
+  std::function<std::vector<double>()> source_losses;  // with the present weights
+  std::function<std::string()> sample;                 // text made with the present weights; may be empty
 };
 
 class TrainingLog : public train::Callback {
@@ -45,8 +47,10 @@ class TrainingLog : public train::Callback {
     std::int64_t step;
     double loss, learning_rate, tokens_per_second;
     std::optional<double> validation_loss;
+    std::vector<double> source_losses;  // where there is a validation loss
   };
   void add_line(std::int64_t step, double learning_rate);
+  std::vector<std::string> columns() const;
   void read_lines(std::int64_t up_to);
   void write_lines() const;
   void draw() const;

@@ -117,8 +117,10 @@ class Grouper {
       source = canonical(graph_.inputs_of(source)[0]);
       if (drafts_.uses[source] != 1) return false;
     }
+    // Of a group that has gone on already, others may use values: it must not run later than they do.
     const auto index = group_of(operand);
-    return index >= 0 && group(index).anchor >= 0 && goes_on(index, node) && fits(node, index);
+    return index >= 0 && group(index).anchor == static_cast<std::int64_t>(source) && goes_on(index, node) &&
+           fits(node, index);
   }
 
   void place_elementwise(std::uint32_t node) {
