@@ -15,6 +15,7 @@ void npz(io::Bytes file);
 void idx(io::Bytes file);
 void csv(io::Bytes file);
 void gguf(io::Bytes file);
+void torch(io::Bytes file);  // a checkpoint of PyTorch
 
 // Tokenizers, and texts for them.
 void tokenizer_json(io::Bytes file);
