@@ -44,6 +44,7 @@ TEST(FuzzCorpus, Safetensors) { run_folder("safetensors", fuzz::safetensors); }
 TEST(FuzzCorpus, Npy) { run_folder("npy", fuzz::npy); }
 TEST(FuzzCorpus, Csv) { run_folder("csv", fuzz::csv); }
 TEST(FuzzCorpus, Gguf) { run_folder("gguf", fuzz::gguf); }
+TEST(FuzzCorpus, Torch) { run_folder("torch", fuzz::torch); }
 
 #if defined(HEARTH_HAVE_PCRE2) && defined(HEARTH_HAVE_UTF8PROC)
 TEST(FuzzCorpus, TokenizerJson) { run_folder("tokenizer_json", fuzz::tokenizer_json); }

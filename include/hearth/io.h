@@ -58,6 +58,13 @@ TensorMap load_safetensors(const std::filesystem::path& path);
 void save_safetensors(const std::filesystem::path& path, const TensorMap& tensors,
                       const Metadata& metadata = {});
 
+// ---- PyTorch
+
+// The tensors of a dictionary written by torch.save (PyTorch 1.6 or later), as dense copies; those of
+// dictionaries within it are named "outer.inner". Such a file is a program for Python; here nothing of it is
+// run, and one that asks for more than tensors and dictionaries is refused.
+TensorMap load_torch(const std::filesystem::path& path);
+
 // ---- NumPy
 
 // One array; either byte order, C or Fortran order. bf16 is stored as raw two-byte elements ('V2'), as NumPy

@@ -48,6 +48,7 @@ void add_hrm(CLI::App& app, Action& action) {
   add_hrm_train(*command, action);
   add_hrm_eval(*command, action);
   add_hrm_generate(*command, action);
+  add_hrm_import(*command, action);
   add_hrm_bench(*command, action);
 }
 

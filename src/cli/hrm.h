@@ -23,6 +23,7 @@ void add_hrm_train(CLI::App& hrm, Action& action);
 void add_hrm_eval(CLI::App& hrm, Action& action);
 void add_hrm_solve(CLI::App& hrm, Action& action);
 void add_hrm_generate(CLI::App& hrm, Action& action);
+void add_hrm_import(CLI::App& hrm, Action& action);
 void add_hrm_bench(CLI::App& hrm, Action& action);
 
 }  // namespace hearth::cli

@@ -9,6 +9,7 @@
 #include "io/gguf_format.h"
 #include "io/idx_format.h"
 #include "io/npy_format.h"
+#include "io/pickle_format.h"
 #include "io/safetensors_format.h"
 #include "io/xz.h"
 
@@ -47,6 +48,10 @@ void npy(io::Bytes file) { touch(io::parse_npy(file, nullptr, "file")); }
 
 void npz(io::Bytes file) {
   for (const auto& [name, array] : io::parse_npz(file, nullptr, "file")) touch(array);
+}
+
+void torch(io::Bytes file) {
+  for (const auto& [name, array] : io::parse_torch_checkpoint(file, "file")) touch(array);
 }
 
 void idx(io::Bytes file) { touch(io::parse_idx(file, nullptr, "file")); }

@@ -16,6 +16,7 @@ void idx(io::Bytes file);
 void xz(io::Bytes file);
 void csv(io::Bytes file);
 void gguf(io::Bytes file);
+void torch(io::Bytes file);  // a checkpoint of PyTorch
 
 // Tokenizers, and texts for them.
 void tokenizer_json(io::Bytes file);

@@ -21,6 +21,48 @@ def put(kind, name, contents):
     (folder / name).write_bytes(contents)
 
 
+# ---- checkpoints of PyTorch: zip archives with a pickle
+
+def torch_archive(program, storages=(b"\0" * 16,), extra=()):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        members = [("file/data.pkl", program)] + [(f"file/data/{i}", s) for i, s in enumerate(storages)] + list(extra)
+        for name, contents in members:
+            archive.writestr(zipfile.ZipInfo(name), contents)
+    return out.getvalue()
+
+
+def torch_tensor(name=b"x", key=b"0", count=b"K\4", offset=b"K\0", sizes=b"K\4\x85", strides=b"K\1\x85",
+                 storage=b"FloatStorage"):
+    def text(value):
+        return b"X" + struct.pack("<I", len(value)) + value
+
+    return (text(name) + b"ctorch._utils\n_rebuild_tensor_v2\n((" + text(b"storage") + b"ctorch\n" + storage + b"\n" +
+            text(key) + text(b"cpu") + count + b"tQ" + offset + sizes + strides + b"\x89ccollections\nOrderedDict\n)RtR")
+
+
+def torch_files():
+    start, stop = b"\x80\2", b"."
+    put("torch", "good_tensor.pt", torch_archive(start + b"}" + torch_tensor() + b"s" + stop))
+    put("torch", "good_two.pt",
+        torch_archive(start + b"ccollections\nOrderedDict\n)R(" + torch_tensor(b"a") +
+                      torch_tensor(b"b", sizes=b"K\2K\2\x86", strides=b"K\1K\2\x86") + b"u" + b"}b" + stop,
+                      extra=[("file/byteorder", b"little"), ("file/version", b"3\n")]))
+    put("torch", "bad_system.pt", torch_archive(start + b"cos\nsystem\nX\4\0\0\0true\x85R" + stop))
+    put("torch", "bad_stack_global.pt",
+        torch_archive(b"\x80\4\x8c\x08builtins\x8c\4eval\x93\x8c\0011\x85R."))
+    put("torch", "bad_beyond.pt", torch_archive(start + b"}" + torch_tensor(offset=b"K\1") + b"s" + stop))
+    put("torch", "bad_huge.pt",
+        torch_archive(start + b"}" + torch_tensor(sizes=b"\x8a\x08" + b"\xff" * 7 + b"\x7f\x85", strides=b"K\0\x85") +
+                      b"s" + stop))
+    put("torch", "bad_itself.pt", torch_archive(start + b"}q\1X\1\0\0\0ah\1s" + stop))
+    put("torch", "bad_storage.pt", torch_archive(start + b"}" + torch_tensor(storage=b"QInt8Storage") + b"s" + stop))
+    put("torch", "bad_unfinished.pt", torch_archive(start + b"}" + torch_tensor()))
+    put("torch", "bad_big_endian.pt",
+        torch_archive(start + b"}" + torch_tensor() + b"s" + stop, extra=[("file/byteorder", b"big")]))
+    put("torch", "bad_no_zip.pt", b"\x80\2\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.")
+
+
 # ---- safetensors
 
 def st_raw(header, data=b"", length=None):
@@ -901,6 +943,7 @@ if __name__ == "__main__":
     xz_files()
     csv_files()
     gguf_files()
+    torch_files()
     tokenizer_json_files()
     tokenizer_model_files()
     ranks_files()

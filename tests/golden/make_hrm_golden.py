@@ -2,7 +2,9 @@
 """Golden values of the reference implementation of HRM: activations, losses, gradients, three steps of training.
 
     git clone https://github.com/sapientinc/HRM
-    make_hrm_golden.py HRM hrm.safetensors
+    make_hrm_golden.py HRM hrm.safetensors hrm_checkpoint.pt
+
+The second file is what its training script saves of a tiny model.
 
 Needs torch, pydantic and safetensors. flash-attn is replaced by torch's scaled_dot_product_attention, and the CUDA
 kernel of adam-atan2 by its formula; everything else is the reference's own code, on the CPU.
@@ -53,8 +55,18 @@ class AdamATan2:
             p.grad = None
 
 
-def main(reference, output):
+def save_checkpoint(Model, LossHead, path):
+    model = LossHead(Model(dict(
+        batch_size=1, seq_len=9, puzzle_emb_ndim=8, num_puzzle_identifiers=3, vocab_size=7, H_cycles=2, L_cycles=2,
+        H_layers=2, L_layers=1, hidden_size=8, expansion=4, num_heads=2, pos_encodings="rope", halt_max_steps=2,
+        halt_exploration_prob=0.0)), "softmax_cross_entropy")
+    # torch.compile, under which the reference trains, puts this in front of all names.
+    torch.save({"_orig_mod." + name: value for name, value in model.state_dict().items()}, path)
+
+
+def main(reference, output, checkpoint):
     Model, LossHead, SignSGD = import_reference(reference)
+    save_checkpoint(Model, LossHead, checkpoint)
     torch.manual_seed(7)
     config = dict(batch_size=BATCH, seq_len=LENGTH, puzzle_emb_ndim=16, num_puzzle_identifiers=PUZZLES,
                   vocab_size=VOCABULARY, H_cycles=2, L_cycles=2, H_layers=2, L_layers=1, hidden_size=16, expansion=4,
@@ -116,6 +128,6 @@ def main(reference, output):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
+    if len(sys.argv) != 4:
         sys.exit(__doc__)
-    main(sys.argv[1], sys.argv[2])
+    main(*sys.argv[1:])
