@@ -37,7 +37,8 @@ struct Model::State {
   std::int64_t sequences = 0, most_sequences = 1;
   std::size_t weight_bytes = 0, cache_bytes = 0;
   std::int64_t parameters = 0;
-  Compiled::Function step;  // arguments as in DecoderInput
+  Compiled::Function step;     // arguments as in DecoderInput
+  std::vector<Tensor> inputs;  // of the last step
 
   // Appends tokens to a sequence; the scores of the successors of the last `wanted` of them, one row each.
   std::vector<float> append(Sequence& sequence, std::span<const TokenId> tokens, std::int64_t wanted);
@@ -50,6 +51,11 @@ struct Model::State {
   void check(const Piece& piece) const;
   std::int64_t chunk_size() const;
   bool attends_together(std::int64_t tokens) const;
+  struct Indices {
+    std::vector<std::int64_t> values;
+    Shape shape;
+  };
+  void upload(const std::vector<Indices>& given);
   void give_pages(Sequence& sequence, std::int64_t tokens);
   // One run of the decoder.
   void run(std::span<const Piece> pieces, std::vector<float>& scores);

@@ -90,6 +90,11 @@ Tensor from_host(std::span<const std::byte> bytes, const Shape& shape, DType dty
   return make_value(shape, dtype, std::move(storage), device);
 }
 
+void overwrite(const Tensor& target, std::span<const std::byte> bytes) {
+  const Node& node = *node_of(target, "overwrite");
+  backend(node.device).copy_from_host(*node.storage.buffer, 0, bytes.data(), bytes.size());
+}
+
 Tensor make_constant(double real, std::int64_t integer, DType dtype, bool weak) {
   NodeRef node(new Node);
   node->op = Op::constant;

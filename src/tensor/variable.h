@@ -48,6 +48,9 @@ Tensor make_value(const Shape& shape, DType dtype, Storage storage, Device devic
 
 // A leaf on `device` with a copy of the host's bytes; those of a block format as in files.
 Tensor from_host(std::span<const std::byte> bytes, const Shape& shape, DType dtype, Device device);
+// Other elements for a tensor that from_host() made, in the same memory. Work that was begun before has those
+// from before.
+void overwrite(const Tensor& target, std::span<const std::byte> bytes);
 
 // The elements of a tensor in host memory, row-major; computed where that is not done yet.
 class HostElements {
