@@ -63,6 +63,7 @@ Driver make_driver(DeviceKind kind) {
     return 0;
   };
   call.graph_launch = [](GraphExecHandle, StreamHandle) { return 0; };
+  call.graph_exec_destroy = [](GraphExecHandle) { return 0; };
   call.error_name = call.error_text = [](int, const char** text) {
     *text = nullptr;
     return 0;

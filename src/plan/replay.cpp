@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "hearth/error.h"
 
 namespace hearth {
@@ -12,21 +14,78 @@ void run_steps(std::span<const StepRun> steps) {
   for (const StepRun& step : steps) step.kernel->run(step.arguments);
 }
 
-using Snapshot = std::vector<std::vector<std::byte>>;  // of all outputs, on the host
+// Memory as numbers of 8 bytes, or as bytes where it is not a whole number of them.
+Layout numbers_of(std::size_t bytes) {
+  const auto count = static_cast<std::int64_t>(bytes % 8 == 0 ? bytes / 8 : bytes);
+  return {bytes % 8 == 0 ? DType::i64 : DType::u8, {count}, {1}};
+}
 
-Snapshot read(const std::vector<ReplayOutput>& outputs, Backend& backend) {
-  Snapshot snapshot;
-  for (const ReplayOutput& output : outputs) {
-    auto& bytes = snapshot.emplace_back(output.bytes);
-    backend.copy_to_host(bytes.data(), *output.buffer, 0, output.bytes);
+void copy(void* from, void* to, std::size_t bytes, Backend& backend) {
+  Step step;
+  step.op = Op::copy;
+  const Layout numbers = numbers_of(bytes);
+  step.domain = numbers.shape;
+  step.inputs = step.outputs = {numbers};
+  step.expression.inputs = {numbers.dtype};
+  step.expression.outputs = {0};
+  backend.prepare(step)->run({&from, &to, nullptr});
+}
+
+bool same(void* a, void* b, std::size_t bytes, Backend& backend) {
+  Step step;
+  step.op = Op::any;
+  const Layout numbers = numbers_of(bytes);
+  step.domain = numbers.shape;
+  step.attributes = ReduceAttributes{{0}};
+  step.inputs = {numbers, numbers};
+  step.outputs = {{DType::bool_, {1}, {1}}};
+  step.expression.inputs = {numbers.dtype, numbers.dtype};
+  step.expression.instructions = {{Op::ne, numbers.dtype, DType::bool_, {0, 1, 0}}};
+  step.expression.outputs = {2};
+  const auto kernel = backend.prepare(step);
+  const auto differs = backend.allocate(1, MemoryPurpose::results),
+             scratch = backend.allocate(kernel->scratch_bytes(), MemoryPurpose::arenas);
+  void* const inputs[] = {a, b};
+  kernel->run({inputs, &differs->data, nullptr, scratch->data});
+  bool result = true;
+  backend.copy_to_host(&result, *differs, 0, 1);
+  return !result;
+}
+
+// The bytes of an output at one moment: on the device, or on the host where the device has no room for them.
+class Saved {
+ public:
+  Saved(const ReplayOutput& output, Backend& backend) : output_(output), backend_(backend) {
+    if (output.bytes == 0) return;
+    try {
+      device_ = backend.allocate(output.bytes, MemoryPurpose::results);
+    } catch (const OutOfMemory&) {
+      host_.resize(output.bytes);
+      backend.copy_to_host(host_.data(), *output.buffer, 0, output.bytes);
+      return;
+    }
+    copy(output.buffer->data, device_->data, output.bytes, backend);
   }
-  return snapshot;
-}
+  void restore() const {
+    if (device_)
+      copy(device_->data, output_.buffer->data, output_.bytes, backend_);
+    else if (output_.bytes > 0)
+      backend_.copy_from_host(*output_.buffer, 0, host_.data(), output_.bytes);
+  }
+  bool still_there() const {
+    if (output_.bytes == 0) return true;
+    if (device_) return same(device_->data, output_.buffer->data, output_.bytes, backend_);
+    std::vector<std::byte> now(output_.bytes);
+    backend_.copy_to_host(now.data(), *output_.buffer, 0, output_.bytes);
+    return now == host_;
+  }
 
-void write(const std::vector<ReplayOutput>& outputs, const Snapshot& snapshot, Backend& backend) {
-  for (std::size_t i = 0; i < outputs.size(); ++i)
-    backend.copy_from_host(*outputs[i].buffer, 0, snapshot[i].data(), outputs[i].bytes);
-}
+ private:
+  const ReplayOutput& output_;
+  Backend& backend_;
+  std::shared_ptr<Buffer> device_;
+  std::vector<std::byte> host_;
+};
 
 }  // namespace
 
@@ -47,20 +106,16 @@ void PlanReplay::run(std::span<const StepRun> steps, const std::vector<ReplayOut
 
 void PlanReplay::compare(std::span<const StepRun> steps, const std::vector<ReplayOutput>& outputs,
                          Backend& backend) {
-  Snapshot before(outputs.size());
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    if (!outputs[i].donated) continue;
-    before[i].resize(outputs[i].bytes);
-    backend.copy_to_host(before[i].data(), *outputs[i].buffer, 0, outputs[i].bytes);
-  }
+  std::vector<Saved> before, expected;
+  for (const ReplayOutput& output : outputs)
+    if (output.donated) before.emplace_back(output, backend);
   run_steps(steps);
-  const Snapshot expected = read(outputs, backend);
+  for (const ReplayOutput& output : outputs) expected.emplace_back(output, backend);
   try {
-    for (std::size_t i = 0; i < outputs.size(); ++i)
-      if (outputs[i].donated)
-        backend.copy_from_host(*outputs[i].buffer, 0, before[i].data(), outputs[i].bytes);
+    for (const Saved& value : before) value.restore();
     replay_->run(steps);
-    if (read(outputs, backend) == expected) {
+    if (std::all_of(expected.begin(), expected.end(),
+                    [](const Saved& value) { return value.still_there(); })) {
       state_ = State::trusted;
       return;
     }
@@ -69,7 +124,7 @@ void PlanReplay::compare(std::span<const StepRun> steps, const std::vector<Repla
     refusal_ = error.what();
   }
   state_ = State::refused;
-  write(outputs, expected, backend);
+  for (const Saved& value : expected) value.restore();
 }
 
 std::string PlanReplay::describe() const {
