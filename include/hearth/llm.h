@@ -101,41 +101,60 @@ struct SamplingOptions {
   double repetition_penalty = 1;  // divides (multiplies negative) scores of tokens among the last ones
   double frequency_penalty = 0, presence_penalty = 0;  // subtracted: times the count, once
   std::int64_t penalty_window = 64;                    // how many of the last tokens count
-  std::map<TokenId, double> bias = {};                 // added to scores
+  std::map<TokenId, double> bias = {};                 // added to scores; -infinity: never
   double temperature = 0.8;                            // 0: the best token, always
   std::int64_t top_k = 40;                             // 0: off
   double typical_p = 1, top_p = 0.95, min_p = 0.05;
+  // 1 or 2, that version of mirostat in place of top_k to min_p: after each token the choice is widened or
+  // narrowed at this rate, so that the mean surprise of the tokens comes to the target, in bits.
+  int mirostat = 0;
+  double mirostat_target = 5, mirostat_rate = 0.1;
   std::uint64_t seed = 0;  // 0: a new one each time
 };
 
-// Chooses tokens. Remembers what it chose, and its random numbers.
+struct TokenProbability {
+  TokenId token;
+  double probability;
+};
+
+// Chooses tokens. Remembers what it chose, and its random numbers. Scores that are NaN or -infinity are of
+// tokens that cannot be chosen; ValueError is thrown where there is no other.
+//
+// A token is chosen by random numbers of its own: those of two samplers with the same seed and history are
+// the same, and where their scores are nearly so, too, they choose the same token.
 class Sampler {
  public:
   // Throws ValueError naming an option that is out of range.
   explicit Sampler(const SamplingOptions& options);
   TokenId choose(std::span<const float> scores);
+  // What choose() would choose among, the most likely first.
+  std::vector<TokenProbability> distribution(std::span<const float> scores) const;
   // Tokens that penalties should see without having been chosen: those of the prompt.
   void saw(std::span<const TokenId> tokens);
   std::uint64_t seed() const;  // the one in use
 
  private:
-  struct Candidate {
-    float score;
-    TokenId token;
-  };
-  void keep_typical(std::vector<Candidate>& candidates) const;
-
   SamplingOptions options_;
-  std::vector<TokenId> seen_;
-  std::vector<Candidate> candidates_;
+  std::vector<TokenId> seen_;  // the last ones
+  double most_surprise_;       // of mirostat, in bits
   std::uint64_t state_[4];
+};
+
+struct TokenLogProbability {
+  TokenId token;
+  double log_probability;  // natural; by the model's scores as they are, before sampling changes them
+};
+struct LogProbabilities {
+  TokenLogProbability chosen;
+  std::vector<TokenLogProbability> best;  // the most likely first; they need not include the chosen one
 };
 
 struct GenerateOptions {
   std::int64_t most_tokens = -1;  // -1: until the model ends or the context is full
   SamplingOptions sampling = {};
-  std::vector<std::string> stop = {};  // the text ends before one of these
-  bool ignore_end = false;             // go on where the model would end
+  std::vector<std::string> stop = {};        // the text ends before one of these
+  bool ignore_end = false;                   // go on where the model would end
+  std::int64_t best_log_probabilities = -1;  // of each token, of so many of the best ones, too; -1: none
 };
 
 enum class FinishReason { end, length, stop, context, cancelled };
@@ -143,6 +162,7 @@ std::string_view to_string(FinishReason reason);
 
 struct GenerateResult {
   std::vector<TokenId> tokens;
+  std::vector<LogProbabilities> log_probabilities;  // of each token, where they were asked for
   std::string text;
   FinishReason reason = FinishReason::end;
   std::int64_t prompt_tokens = 0, reused_tokens = 0;  // reused: those still in the cache from before

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "cli/table.h"
 #include "hearth/config.h"
 #include "hearth/error.h"
@@ -13,6 +15,18 @@ namespace {
 
 double speed(std::int64_t tokens, double seconds) {
   return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
+}
+
+// "15043=-2.5"
+std::pair<TokenId, double> bias_of(const std::string& text) {
+  const auto equals = text.find('=');
+  TokenId token = 0;
+  double bias = 0;
+  const bool fine = equals != std::string::npos && CLI::detail::lexical_cast(text.substr(0, equals), token) &&
+                    CLI::detail::lexical_cast(text.substr(equals + 1), bias) && token >= 0 &&
+                    !std::isnan(bias);
+  if (!fine) throw CLI::ValidationError("--logit-bias", fmt::format("'{}' is not ID=NUMBER", text));
+  return {token, bias};
 }
 
 }  // namespace
@@ -54,6 +68,26 @@ void add_language_model_options(CLI::App& command, LanguageModelOptions& options
       ->capture_default_str();
   command.add_option("--frequency-penalty", sampling.frequency_penalty, "The same, for each time they came");
   command.add_option("--presence-penalty", sampling.presence_penalty, "The same, once");
+  command
+      .add_option("--penalty-window", sampling.penalty_window, "How many of the last tokens count for these")
+      ->capture_default_str();
+  command
+      .add_option(
+          "--mirostat", sampling.mirostat,
+          "1 or 2, in place of --top-k, --top-p, --min-p and --typical-p: keep the surprise at a target")
+      ->check(CLI::Range(0, 2));
+  command.add_option("--mirostat-target", sampling.mirostat_target, "That surprise, in bits")
+      ->capture_default_str();
+  command.add_option("--mirostat-rate", sampling.mirostat_rate, "How fast mirostat adapts")
+      ->capture_default_str();
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--logit-bias",
+          [&sampling](const std::vector<std::string>& items) {
+            for (const std::string& item : items) sampling.bias.insert(bias_of(item));
+          },
+          "ID=NUMBER, added to the score of a token (-inf: never); may be given several times")
+      ->take_all();
   command.add_option("--seed", sampling.seed, "Of the random numbers; 0: a new one each time")
       ->capture_default_str();
   command.add_option("--stop", options.generate.stop, "Stop before this text; may be given several times");

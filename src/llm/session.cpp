@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "hearth/error.h"
+#include "llm/log_probabilities.h"
 #include "llm/model.h"
 #include "llm/stop_texts.h"
 
@@ -131,6 +132,9 @@ GenerateResult Session::generate(std::span<const TokenId> prompt, const Generate
       break;
     }
     result.tokens.push_back(token);
+    if (options.best_log_probabilities >= 0)
+      result.log_probabilities.push_back(
+          log_probabilities(scores, token, static_cast<std::size_t>(options.best_log_probabilities)));
     const std::string text = stops.push(decoder.push(token));
     if (!give(token, text)) {
       result.reason = FinishReason::cancelled;
