@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "hearth/device.h"
+#include "hearth/grammar.h"
 #include "hearth/tokenizer.h"
 
 namespace hearth::llm {
@@ -155,6 +156,16 @@ struct GenerateOptions {
   std::vector<std::string> stop = {};        // the text ends before one of these
   bool ignore_end = false;                   // go on where the model would end
   std::int64_t best_log_probabilities = -1;  // of each token, of so many of the best ones, too; -1: none
+  std::optional<Grammar> grammar = {};       // what the text must look like
+  // When the context is full: -1, stop; else keep that many tokens of the beginning, drop the older half of
+  // the others, and go on.
+  std::int64_t keep = -1;
+  // Tokens are guessed, and the model checks several in one step. It chooses by its own scores and the same
+  // random numbers as without, so that guesses change nothing but the time (and, by the rounding of products
+  // of more rows, now and then a token).
+  std::optional<Model> draft = {};  // a faster model with the same tokens, which guesses
+  std::int64_t lookup = 0;          // guess what followed when the last so many tokens came before; 0: off
+  std::int64_t most_drafted = 8;    // tokens guessed at a time
 };
 
 enum class FinishReason { end, length, stop, context, cancelled };
@@ -165,7 +176,9 @@ struct GenerateResult {
   std::vector<LogProbabilities> log_probabilities;  // of each token, where they were asked for
   std::string text;
   FinishReason reason = FinishReason::end;
-  std::int64_t prompt_tokens = 0, reused_tokens = 0;  // reused: those still in the cache from before
+  std::int64_t prompt_tokens = 0, reused_tokens = 0;     // reused: those still in the cache from before
+  std::int64_t drafted_tokens = 0, accepted_tokens = 0;  // guesses, and those that were right
+  std::int64_t shifts = 0;                               // times that tokens were dropped from a full context
   double prompt_seconds = 0, generate_seconds = 0;
 };
 
@@ -189,14 +202,19 @@ class Session {
   const std::vector<TokenId>& tokens() const;
   // Forgets all but the first `count` tokens.
   void truncate(std::int64_t count);
+  // Forgets the older half of the tokens after the first `keep`, and moves the others to their places; how
+  // many there were. What those have seen stays in their keys and values. Throws ValueError where there are
+  // not two tokens after the first `keep`.
+  std::int64_t shift(std::int64_t keep);
 
   // Goes on from `prompt`, which is the whole text so far: what the session has seen of it is not computed
   // again. `each` gets every token with the text it completes, and stops the run by returning false.
   GenerateResult generate(std::span<const TokenId> prompt, const GenerateOptions& options = {},
                           const std::function<bool(TokenId, std::string_view)>& each = {});
 
+  struct State;  // for the library itself
+
  private:
-  struct State;
   std::unique_ptr<State> state_;
 };
 

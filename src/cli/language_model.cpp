@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "base/file.h"
 #include "cli/table.h"
 #include "hearth/config.h"
 #include "hearth/error.h"
@@ -91,6 +92,26 @@ void add_language_model_options(CLI::App& command, LanguageModelOptions& options
   command.add_option("--seed", sampling.seed, "Of the random numbers; 0: a new one each time")
       ->capture_default_str();
   command.add_option("--stop", options.generate.stop, "Stop before this text; may be given several times");
+  auto* grammar =
+      command.add_option("--grammar", options.grammar, "A file with a grammar (GBNF) for the text");
+  command
+      .add_option("--json-schema", options.json_schema,
+                  "The text is JSON that is valid by this schema, a file or JSON itself; '{}': any JSON")
+      ->excludes(grammar);
+  command
+      .add_option(
+          "--keep", options.generate.keep,
+          "When the context is full, keep this many tokens of the beginning, drop half of the others, and "
+          "go on")
+      ->check(CLI::NonNegativeNumber);
+  command.add_option("--draft", options.draft, "A faster model with the same tokens, which guesses ahead");
+  command
+      .add_option("--lookup", options.generate.lookup,
+                  "Guess what followed when the last N tokens came before; 0: off")
+      ->check(CLI::Range(0, 1000));
+  command.add_option("--draft-tokens", options.generate.most_drafted, "Tokens that are guessed at a time")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
   command.add_flag("-q,--quiet", options.quiet, "Only the text");
 }
 
@@ -121,6 +142,25 @@ llm::Model load_model(const ModelOptions& options) {
   return model;
 }
 
+llm::GenerateOptions generate_options(const LanguageModelOptions& options) {
+  llm::GenerateOptions generate = options.generate;
+  if (!options.grammar.empty()) generate.grammar = llm::Grammar::parse(read_text_file(options.grammar));
+  if (!options.json_schema.empty()) {
+    const auto first = options.json_schema.find_first_not_of(" \t\r\n");
+    const bool is_text = first != std::string::npos && options.json_schema[first] == '{';
+    generate.grammar =
+        llm::Grammar::from_json_schema(is_text ? options.json_schema : read_text_file(options.json_schema));
+  }
+  return generate;
+}
+
+void load_draft(const LanguageModelOptions& options, llm::GenerateOptions& generate) {
+  if (options.draft.empty()) return;
+  ModelOptions draft = options;
+  draft.model = options.draft;
+  generate.draft = load_model(draft);
+}
+
 void check_output(const std::filesystem::path& path, bool force) {
   if (std::filesystem::is_directory(path)) throw ValueError(fmt::format("{} is a folder", path.string()));
   if (!force && std::filesystem::exists(path))
@@ -128,11 +168,15 @@ void check_output(const std::filesystem::path& path, bool force) {
 }
 
 std::string speed_text(const llm::GenerateResult& result) {
-  return fmt::format("prompt {} tokens, {:.1f}/s; generated {}, {:.1f}/s; {}", result.prompt_tokens,
-                     speed(result.prompt_tokens - result.reused_tokens, result.prompt_seconds),
-                     result.tokens.size(),
-                     speed(static_cast<std::int64_t>(result.tokens.size()), result.generate_seconds),
-                     to_string(result.reason));
+  std::string text = fmt::format(
+      "prompt {} tokens, {:.1f}/s; generated {}, {:.1f}/s; {}", result.prompt_tokens,
+      speed(result.prompt_tokens - result.reused_tokens, result.prompt_seconds), result.tokens.size(),
+      speed(static_cast<std::int64_t>(result.tokens.size()), result.generate_seconds),
+      to_string(result.reason));
+  if (result.drafted_tokens > 0)
+    text += fmt::format("; {} of {} guesses right", result.accepted_tokens, result.drafted_tokens);
+  if (result.shifts > 0) text += fmt::format("; context shifted {} times", result.shifts);
+  return text;
 }
 
 }  // namespace hearth::cli

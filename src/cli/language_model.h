@@ -17,6 +17,7 @@ struct ModelOptions {
 };
 struct LanguageModelOptions : ModelOptions {
   llm::GenerateOptions generate;
+  std::string grammar, json_schema, draft;  // a file; a file or JSON; a model
 };
 
 // How a model is loaded: --device, --threads, --ctx, --cache.
@@ -27,6 +28,10 @@ void add_language_model_options(CLI::App& command, LanguageModelOptions& options
 llm::LoadOptions load_options(const ModelOptions& options);
 // Says on standard error what was loaded, unless `options` are quiet.
 llm::Model load_model(const ModelOptions& options);
+// How text is made, with the grammar that the options name, which is read before a model is loaded.
+llm::GenerateOptions generate_options(const LanguageModelOptions& options);
+// Loads the draft model, if there is one.
+void load_draft(const LanguageModelOptions& options, llm::GenerateOptions& generate);
 // Throws ValueError for a file that is there and may not be replaced, before work is done for nothing.
 void check_output(const std::filesystem::path& path, bool force);
 // "prompt 12 tokens, 340.1/s; generated 80, 25.3/s; end"

@@ -47,6 +47,9 @@ nlohmann::json to_json(const llm::GenerateResult& result, const llm::Model& mode
                       {"tokens", result.tokens},
                       {"finish_reason", to_string(result.reason)},
                       {"prompt_tokens", result.prompt_tokens},
+                      {"drafted_tokens", result.drafted_tokens},
+                      {"accepted_tokens", result.accepted_tokens},
+                      {"shifts", result.shifts},
                       {"prompt_seconds", result.prompt_seconds},
                       {"generate_seconds", result.generate_seconds},
                       {"device", to_string(model.device())}};
@@ -61,7 +64,9 @@ nlohmann::json to_json(const llm::GenerateResult& result, const llm::Model& mode
 
 int run(const RunOptions& options) {
   const std::string prompt = prompt_of(options);
+  llm::GenerateOptions generate = generate_options(options);
   const llm::Model model = load_model(options);
+  load_draft(options, generate);
   const std::vector<TokenId> tokens = tokens_of(model, prompt, options.special);
   if (static_cast<std::int64_t>(tokens.size()) > model.context())
     throw ValueError(
@@ -77,11 +82,10 @@ int run(const RunOptions& options) {
   };
   show(prompt);
   llm::Session session(model);
-  const llm::GenerateResult result =
-      session.generate(tokens, options.generate, [&](TokenId, std::string_view text) {
-        show(text);
-        return !interrupt.requested();
-      });
+  const llm::GenerateResult result = session.generate(tokens, generate, [&](TokenId, std::string_view text) {
+    show(text);
+    return !interrupt.requested();
+  });
   show("\n");
   if (options.json)
     fmt::print("{}\n", to_json(result, model).dump(2, ' ', false, nlohmann::json::error_handler_t::replace));

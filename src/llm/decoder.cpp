@@ -1,6 +1,7 @@
 // The forward pass, from top to bottom in the order in which data flows.
 #include "llm/decoder.h"
 
+#include "hearth/eval.h"
 #include "hearth/ops.h"
 #include "hearth/quantise.h"
 #include "tensor/expert_matmul.h"
@@ -149,6 +150,22 @@ Tensor decode(const ModelConfig& c, const Weights& weights, KeyValueCache& cache
   }
   const Tensor last = norm(take(x, input.wanted, 0), weights.norm);
   return soft_capped(project(last, weights.output), c.output_soft_cap);
+}
+
+// Layer by layer, so that little memory is needed.
+void move_tokens(const ModelConfig& c, const Weights& weights, KeyValueCache& cache, const Tensor& from,
+                 const Tensor& to, std::int64_t by) {
+  const Tensor turns = full({from.size(0)}, static_cast<double>(by), DType::i64);
+  for (std::size_t layer = 0; layer < weights.layers.size(); ++layer) {
+    Tensor &keys = cache.keys[layer], &values = cache.values[layer];
+    Tensor moved = take(keys, from, 0).to(DType::f32);
+    Rotation rotation = rotation_of(c, weights, layer);
+    rotation.scale = 1;  // they have been scaled
+    if (rotation.frequencies.defined()) moved = rotate(moved, turns, rotation, c.rope_interleaved);
+    keys.assign(store_rows(keys, to, moved));
+    values.assign(store_rows(values, to, take(values, from, 0)));
+    eval({keys, values});
+  }
 }
 
 }  // namespace hearth::llm

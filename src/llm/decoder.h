@@ -32,4 +32,8 @@ struct DecoderInput {
 Tensor decode(const ModelConfig& config, const Weights& weights, KeyValueCache& cache,
               const DecoderInput& input);
 
+// Moves keys and values from slots to others, (n,) i64, of tokens whose positions change by so many.
+void move_tokens(const ModelConfig& config, const Weights& weights, KeyValueCache& cache, const Tensor& from,
+                 const Tensor& to, std::int64_t by);
+
 }  // namespace hearth::llm

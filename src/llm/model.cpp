@@ -73,6 +73,10 @@ std::int64_t slot_of(const Sequence& sequence, std::int64_t position) {
   return sequence.pages[static_cast<std::size_t>(position / page_size)] * page_size + position % page_size;
 }
 
+std::int64_t slot_of(const Sequence& sequence, std::int64_t position) {
+  return sequence.pages[static_cast<std::size_t>(position / page_size)] * page_size + position % page_size;
+}
+
 }  // namespace
 
 Model::Model(std::shared_ptr<State> state) : state_(std::move(state)) {}
@@ -253,6 +257,25 @@ void Model::State::truncate(Sequence& sequence, std::int64_t count) {
     free_pages.push_back(sequence.pages.back());
     sequence.pages.pop_back();
   }
+}
+
+std::int64_t Model::State::shift(Sequence& sequence, std::int64_t keep) {
+  const auto count = static_cast<std::int64_t>(sequence.tokens.size());
+  if (keep < 0 || count - keep < 2)
+    throw ValueError(
+        fmt::format("[Session] cannot keep {} of {} tokens and drop half of the rest", keep, count));
+  const std::int64_t dropped = (count - keep) / 2;
+  std::vector<std::int64_t> from, to;
+  for (std::int64_t position = keep + dropped; position < count; ++position) {
+    from.push_back(slot_of(sequence, position));
+    to.push_back(slot_of(sequence, position - dropped));
+  }
+  const NoGrad no_gradients;
+  const DeviceScope here(device);
+  move_tokens(config, weights, cache, indices(from, device), indices(to, device), -dropped);
+  sequence.tokens.erase(sequence.tokens.begin() + keep, sequence.tokens.begin() + keep + dropped);
+  truncate(sequence, count - dropped);
+  return dropped;
 }
 
 }  // namespace hearth::llm

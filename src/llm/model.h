@@ -44,6 +44,7 @@ struct Model::State {
   // The same with several sequences in one step, if they are not too long for that; rows in their order.
   std::vector<float> append_together(std::span<const Piece> pieces);
   void truncate(Sequence& sequence, std::int64_t count);
+  std::int64_t shift(Sequence& sequence, std::int64_t keep);  // as Session::shift
   const Tokenizer& tokenizer_or_throw() const;
 
  private:
