@@ -268,12 +268,15 @@ class Compiler {
       if (!schema["pattern"].is_string()) fail("pattern is not a string");
       return quoted(here([&] { return string_with_pattern(schema["pattern"].get<std::string>()); }));
     }
+    static const std::string date =
+        "[1-9]\\d{3}-((0[13578]|1[02])-(0[1-9]|[12]\\d|3[01])|(0[469]|11)-(0[1-9]|[12]\\d|30)|02-(0[1-9]|"
+        "1\\d|2[0-8]))";
+    static const std::string time =
+        "([01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(\\.\\d{1,6})?(Z|[+-]([01]\\d|2[0-3]):[0-5]\\d)";
     static const std::map<std::string, std::string> formats{
-        {"date", "^\\d{4}-(0[1-9]|1[0-2])-(0[1-9]|1\\d|2[0-8])$"},
-        {"time", "^([01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(\\.\\d{1,6})?(Z|[+-]([01]\\d|2[0-3]):[0-5]\\d)$"},
-        {"date-time",
-         "^\\d{4}-(0[1-9]|1[0-2])-(0[1-9]|1\\d|2[0-8])T([01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(\\.\\d{1,6})?"
-         "(Z|[+-]([01]\\d|2[0-3]):[0-5]\\d)$"},
+        {"date", "^" + date + "$"},
+        {"time", "^" + time + "$"},
+        {"date-time", "^" + date + "T" + time + "$"},
         {"uuid", "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"}};
     if (schema.contains("format") && schema["format"].is_string()) {
       const auto known = formats.find(schema["format"].get<std::string>());
