@@ -11,6 +11,7 @@ namespace hearth::llm {
 // Keys and values of all layers, (slots, groups, features) each.
 struct KeyValueCache {
   std::vector<Tensor> keys, values;
+  std::vector<Tensor> key_scales, value_scales;  // where they are kept in 8 bits (tensor/key_value_cache.h)
   std::int64_t page = 0;
 };
 

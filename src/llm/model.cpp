@@ -9,6 +9,7 @@
 #include "hearth/grad.h"
 #include "hearth/ops.h"
 #include "llm/refuse.h"
+#include "tensor/key_value_cache.h"
 
 namespace hearth::llm {
 namespace {
@@ -58,9 +59,13 @@ Totals totals_of(const Weights& w) {
 KeyValueCache make_cache(const ModelConfig& c, std::int64_t pages, DType dtype) {
   KeyValueCache cache;
   cache.page = page_size;
+  const bool scaled = dtype == DType::q8_0;
+  for (std::int64_t i = 0; scaled && i < c.layers; ++i)
+    for (std::vector<Tensor>* list : {&cache.key_scales, &cache.value_scales})
+      list->push_back(zeros({pages * page_size, c.groups, c.head_size / scaled_run}, DType::f16).eval());
   for (std::int64_t i = 0; i < c.layers; ++i)
     for (std::vector<Tensor>* list : {&cache.keys, &cache.values})
-      list->push_back(zeros({pages * page_size, c.groups, c.head_size}, dtype).eval());
+      list->push_back(zeros({pages * page_size, c.groups, c.head_size}, scaled ? DType::i8 : dtype).eval());
   return cache;
 }
 
@@ -90,9 +95,16 @@ Model make_model(const ModelFile& file, const LoadOptions& options) {
     throw ValueError(fmt::format("[Model::load] context {} and sequences {} must be positive",
                                  options.context, options.sequences));
   const DType kept = options.cache_dtype;
-  if (kept != DType::f32 && kept != DType::f16 && kept != DType::bf16)
+  if (kept != DType::f32 && kept != DType::f16 && kept != DType::bf16 && kept != DType::q8_0)
     throw ValueError(
-        fmt::format("[Model::load] a cache of {}; f32, f16 and bf16 are possible", dtype_name(kept)));
+        fmt::format("[Model::load] a cache of {}; f32, f16, bf16 and q8_0 are possible", dtype_name(kept)));
+  if (kept == DType::q8_0 && options.device.kind != DeviceKind::cpu)
+    throw ValueError(fmt::format("[Model::load] a cache of q8_0 needs the CPU; on {} f16 is the smallest",
+                                 to_string(options.device)));
+  if (kept == DType::q8_0 && file.config.head_size % scaled_run != 0)
+    throw ValueError(
+        fmt::format("[Model::load] a cache of q8_0 needs heads of a multiple of {}; they have {}", scaled_run,
+                    file.config.head_size));
   auto state = std::make_shared<Model::State>();
   state->config = file.config;
   state->tokenizer = file.tokenizer();
