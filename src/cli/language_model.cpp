@@ -10,6 +10,7 @@
 #include "hearth/config.h"
 #include "hearth/error.h"
 #include "hearth/progress.h"
+#include "llm/memory_plan.h"
 
 namespace hearth::cli {
 namespace {
@@ -30,12 +31,33 @@ std::pair<TokenId, double> bias_of(const std::string& text) {
   return {token, bias};
 }
 
+void check_memory(const ModelOptions& options, const llm::LoadOptions& load) {
+  const llm::MemoryPlan plan = llm::plan_memory(options.model, load);
+  const std::string taken = fmt::format("{}: {} of weights, {} for {} tokens of context; {} can be had on {}",
+                                        options.model, size_text(plan.weights), size_text(plan.cache),
+                                        plan.context, size_text(plan.available), to_string(load.device));
+  if (plan.fits()) {
+    if (!options.quiet) fmt::print(stderr, "{}\n", taken);
+    return;
+  }
+  const std::string help =
+      plan.advice.empty() ? "a smaller model is needed" : "it would fit with " + plan.advice;
+  const std::string text =
+      fmt::format("{}: {} are missing; {}", taken, size_text(plan.needed() - plan.available), help);
+  const bool can_try =
+      load.device.kind == DeviceKind::cpu && options.memory_gb == 0 && plan.cache < plan.available;
+  if (!can_try) throw Error(text);
+  fmt::print(stderr, "hearth: warning: {}; without, it will be slow\n", text);
+}
+
 }  // namespace
 
 void add_model_options(CLI::App& command, ModelOptions& options) {
   command.add_option("--device", options.device, "cpu, rocm, cuda:0, gpu, ... (default: the best there is)");
   command.add_option("--threads", options.threads, "Threads on the CPU (default: one per core)")
       ->check(CLI::Range(1, 1024));
+  command.add_option("--memory", options.memory_gb, "GB of the device's memory to use at most")
+      ->check(CLI::PositiveNumber);
   command
       .add_option("--ctx", options.load.context, "Tokens of context (default: as the model, at most 4096)")
       ->check(CLI::PositiveNumber);
@@ -123,6 +145,11 @@ llm::LoadOptions load_options(const ModelOptions& options) {
     changed.threads = options.threads;
     set_config(changed);
   }
+  if (options.memory_gb > 0) {
+    Config changed = config();
+    changed.max_memory_gb = options.memory_gb;
+    set_config(changed);
+  }
   llm::LoadOptions load = options.load;
   if (!options.device.empty()) load.device = device_from_name(options.device);
   load.cache_dtype = dtype_from_name(options.cache);
@@ -131,16 +158,16 @@ llm::LoadOptions load_options(const ModelOptions& options) {
 
 llm::Model load_model(const ModelOptions& options) {
   llm::LoadOptions load = load_options(options);
+  check_memory(options, load);
   ProgressBar bar;
   bar.begin("loading", 1000);
   load.progress = [&](double part) { bar.update(static_cast<std::int64_t>(part * 1000), {}); };
   const llm::Model model = llm::Model::load(options.model, load);
   bar.clear();
   if (!options.quiet)
-    fmt::print(stderr, "{}: {}, {:.3g} M parameters, {} of weights, {} for {} tokens of context, on {}\n",
-               model.config().name, model.config().architecture,
-               static_cast<double>(model.parameters()) * 1e-6, size_text(model.weight_bytes()),
-               size_text(model.cache_bytes()), model.context(), to_string(model.device()));
+    fmt::print(stderr, "{}: {}, {:.3g} M parameters, on {}\n", model.config().name,
+               model.config().architecture, static_cast<double>(model.parameters()) * 1e-6,
+               to_string(model.device()));
   return model;
 }
 

@@ -74,9 +74,7 @@ Tensor indices(const std::vector<std::int64_t>& values, const Shape& shape) {
   return tensor<std::int64_t>(values).reshape(shape).eval();
 }
 
-std::int64_t slot_of(const Sequence& sequence, std::int64_t position) {
-  return sequence.pages[static_cast<std::size_t>(position / page_size)] * page_size + position % page_size;
-}
+std::int64_t pages_of(std::int64_t tokens) { return (tokens + page_size - 1) / page_size; }
 
 std::int64_t slot_of(const Sequence& sequence, std::int64_t position) {
   return sequence.pages[static_cast<std::size_t>(position / page_size)] * page_size + position % page_size;
@@ -88,6 +86,16 @@ Model::Model(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
 Model Model::load(const std::filesystem::path& path, const LoadOptions& options) {
   return make_model(open_model(path), options);
+}
+
+std::int64_t context_of(const ModelConfig& config, const LoadOptions& options) {
+  return std::min(options.context > 0 ? options.context : default_context, config.context);
+}
+
+std::size_t cache_bytes_of(const ModelConfig& c, const LoadOptions& options) {
+  const std::int64_t slots = pages_of(context_of(c, options)) * options.sequences * page_size;
+  return static_cast<std::size_t>(
+      storage_bytes(options.cache_dtype, slots * c.groups * c.head_size * c.layers * 2));
 }
 
 Model make_model(const ModelFile& file, const LoadOptions& options) {
@@ -113,16 +121,15 @@ Model make_model(const ModelFile& file, const LoadOptions& options) {
                                   file.config.vocabulary));
   state->chat_template = file.chat_template;
   state->device = options.device;
-  state->context = std::min(options.context > 0 ? options.context : default_context, file.config.context);
+  state->context = context_of(file.config, options);
   const DeviceScope here(options.device);
   state->weights = load_weights(file, options.device, state->context, options.progress);
   const Totals totals = totals_of(state->weights);
   state->weight_bytes = totals.bytes;
   state->parameters = totals.elements;
-  const std::int64_t pages = (state->context + page_size - 1) / page_size * options.sequences;
+  const std::int64_t pages = pages_of(state->context) * options.sequences;
   state->cache = make_cache(file.config, pages, kept);
-  state->cache_bytes = static_cast<std::size_t>(storage_bytes(
-      kept, pages * page_size * file.config.groups * file.config.head_size * file.config.layers * 2));
+  state->cache_bytes = cache_bytes_of(file.config, options);
   for (std::int64_t page = pages; page-- > 0;) state->free_pages.push_back(page);
   state->most_sequences = options.sequences;
   // The function keeps no reference to the state that keeps it.
@@ -284,7 +291,9 @@ std::int64_t Model::State::shift(Sequence& sequence, std::int64_t keep) {
   }
   const NoGrad no_gradients;
   const DeviceScope here(device);
-  move_tokens(config, weights, cache, indices(from, device), indices(to, device), -dropped);
+  const Shape shape{static_cast<std::int64_t>(from.size())};
+  move_tokens(config, weights, cache, indices(from, shape).to(device), indices(to, shape).to(device),
+              -dropped);
   sequence.tokens.erase(sequence.tokens.begin() + keep, sequence.tokens.begin() + keep + dropped);
   truncate(sequence, count - dropped);
   return dropped;

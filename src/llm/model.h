@@ -57,5 +57,8 @@ struct Model::State {
 };
 
 Model make_model(const ModelFile& file, const LoadOptions& options);
+// What the options come to for a model: tokens of a sequence, and bytes of the cache for all of them.
+std::int64_t context_of(const ModelConfig& config, const LoadOptions& options);
+std::size_t cache_bytes_of(const ModelConfig& config, const LoadOptions& options);
 
 }  // namespace hearth::llm
