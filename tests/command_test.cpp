@@ -408,6 +408,63 @@ TEST_F(Command, TheDefaultIsAGpuIfThereIsOne) {
   EXPECT_EQ(device != "cpu", any) << device;
 }
 
+TEST_F(ModelCommand, GeneratesAsTold) {
+  const test::TemporaryFolder folder;
+  const std::string once = "run '" + stories_file + "' 'Once upon a time' --device cpu --json ";
+  const auto result_of = [&](const std::string& options) {
+    const Ran ran = run(once + options);
+    EXPECT_EQ(ran.status, 0) << options << ": " << ran.errors;
+    return nlohmann::json::parse(ran.output);
+  };
+  const int number = std::stoi(
+      result_of("--seed 3 --json-schema '{\"type\": \"integer\", \"minimum\": 30, \"maximum\": 41}'")["text"]
+          .get<std::string>());
+  EXPECT_TRUE(number >= 30 && number <= 41) << number;
+  folder.put("answer.gbnf", "root ::= \"yes\" | \"no\"");
+  folder.put("wrong.gbnf", "root ::= root \"a\" | \"a\"");
+  folder.put("array.json", R"({"const": ["x", 1]})");
+  const auto at = [&](const char* name) { return "'" + (folder / name).string() + "'"; };
+  const std::string answer = result_of("--grammar " + at("answer.gbnf"))["text"];
+  EXPECT_TRUE(answer == "yes" || answer == "no") << answer;
+  EXPECT_EQ(result_of("--json-schema " + at("array.json"))["text"], R"(["x",1])");
+  const Ran wrong = run(once + "--grammar " + at("wrong.gbnf"));
+  EXPECT_EQ(wrong.status, 1);
+  EXPECT_NE(wrong.errors.find("begins with itself"), std::string::npos) << wrong.errors;
+  EXPECT_EQ(run(once + "--grammar " + at("answer.gbnf") + " --json-schema '{}'").status, 2);
+
+  const auto plain = result_of("-n 40 --temp 0 --logprobs 2");
+  EXPECT_EQ(plain["log_probabilities"].size(), 40u);
+  EXPECT_EQ(plain["log_probabilities"][0]["best"].size(), 2u);
+  const auto guessed = result_of("-n 40 --temp 0 --draft '" + stories_file + "' --draft-tokens 4");
+  EXPECT_EQ(guessed["tokens"], plain["tokens"]);
+  EXPECT_EQ(guessed["accepted_tokens"], guessed["drafted_tokens"]);
+  EXPECT_EQ(result_of("-n 40 --temp 0 --lookup 2")["tokens"], plain["tokens"]);
+  EXPECT_GT(result_of("-n 60 --ctx 32 --keep 4 --ignore-eos")["shifts"], 1);
+  EXPECT_EQ(result_of("-n 3 --temp 0 --logit-bias 432=100")["tokens"], nlohmann::json({432, 432, 432}));
+  EXPECT_EQ(run(once + "--logit-bias x=1").status, 2);
+  EXPECT_EQ(run(once + "--mirostat 3").status, 2);
+}
+
+TEST_F(ModelCommand, SaysWhatFitsBeforeItLoads) {
+  const std::string once = "run '" + stories_file + "' Once -n 2 --device cpu ";
+  const Ran fits = run(once);
+  EXPECT_EQ(fits.status, 0) << fits.errors;
+  EXPECT_NE(fits.errors.find("1.2 MB of weights, 1.3 MB for 2048 tokens of context; "), std::string::npos)
+      << fits.errors;
+  const Ran little = run(once + "--memory 0.002");
+  EXPECT_EQ(little.status, 1);
+  EXPECT_NE(little.errors.find("kB are missing; it would fit with --ctx 1280, or weights in q8_0"),
+            std::string::npos)
+      << little.errors;
+  EXPECT_EQ(run(once + "--memory 0.002 --ctx 1280").status, 0);
+  const Ran less = run(once + "--memory 0.0005");
+  EXPECT_NE(less.errors.find("are missing; "), std::string::npos) << less.errors;
+  // A text is looked for before a model.
+  const Ran no_text = run("perplexity nothing.gguf /nowhere/text.txt");
+  EXPECT_EQ(no_text.status, 1);
+  EXPECT_NE(no_text.errors.find("/nowhere/text.txt"), std::string::npos) << no_text.errors;
+}
+
 TEST_F(ModelCommand, MeasuresSpeed) {
   const auto json = nlohmann::json::parse(
       run("bench llm --shape tiny --type q4_0 --lengths 8,16 -n 4 --repeats 1 --device cpu --json").output);

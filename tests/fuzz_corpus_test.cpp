@@ -53,6 +53,8 @@ TEST(FuzzCorpus, Encode) { run_folder("encode", fuzz::encode); }
 #endif
 TEST(FuzzCorpus, TokenizerModel) { run_folder("tokenizer_model", fuzz::tokenizer_model); }
 TEST(FuzzCorpus, ModelConfig) { run_folder("model_config", fuzz::model_config); }
+TEST(FuzzCorpus, Grammar) { run_folder("grammar", fuzz::grammar); }
+TEST(FuzzCorpus, JsonSchema) { run_folder("json_schema", fuzz::json_schema); }
 TEST(FuzzCorpus, ChatTemplate) { run_folder("chat_template", fuzz::chat_template); }
 
 #ifdef HEARTH_HAVE_ZLIB
@@ -63,8 +65,8 @@ TEST(FuzzCorpus, Idx) { run_folder("idx", fuzz::idx); }
 TEST(FuzzCorpus, Xz) { run_folder("xz", fuzz::xz); }
 #endif
 
-// A file cut off anywhere is refused, or read as a smaller whole (tables have no end mark), but never a
-// crash.
+// A file cut off anywhere is refused, or read as a smaller whole (tables and grammars have no end mark), but
+// never a crash.
 TEST(FuzzCorpus, EveryPrefix) {
   const std::pair<const char*, Entry> formats[] = {{"safetensors", fuzz::safetensors},
                                                    {"npy", fuzz::npy},
@@ -73,7 +75,9 @@ TEST(FuzzCorpus, EveryPrefix) {
                                                    {"tokenizer_json", fuzz::tokenizer_json},
                                                    {"npz", fuzz::npz},
                                                    {"idx", fuzz::idx},
-                                                   {"model_config", fuzz::model_config}};
+                                                   {"model_config", fuzz::model_config},
+                                                   {"grammar", fuzz::grammar},
+                                                   {"json_schema", fuzz::json_schema}};
   for (const auto& [format, entry] : formats)
     for (const auto& item :
          std::filesystem::directory_iterator(HEARTH_TEST_DIR "/fuzz/corpus/" + std::string(format))) {
@@ -84,7 +88,8 @@ TEST(FuzzCorpus, EveryPrefix) {
                                             contents.begin() + static_cast<std::ptrdiff_t>(size));
         try {
           entry(prefix);
-          EXPECT_TRUE(std::string(format) == "csv" || item.path().filename() == "good_gz_padded.idx")
+          EXPECT_TRUE(std::string(format) == "csv" || std::string(format) == "grammar" ||
+                      item.path().filename() == "good_gz_padded.idx")
               << item.path() << " cut to " << size;
         } catch (const Error&) {  // as it should be
         }

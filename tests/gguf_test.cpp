@@ -127,11 +127,11 @@ TEST(Gguf, ReadsTheReferencePackagesFile) {
 
 TEST(Gguf, TypesHearthDoesNotHaveMatterOnlyWhenAskedFor) {
   const GgufFile file(golden + "reference.gguf");
-  EXPECT_EQ(file.type_name("mxfp4"), "MXFP4");
-  EXPECT_EQ(file.bytes("mxfp4").size(), 34u);
-  expect_error<DTypeError>([&] { file.tensor("mxfp4"); },
-                           {"reference.gguf", "\"mxfp4\"", "unsupported type MXFP4"});
-  expect_error<DTypeError>([&] { file.dtype("mxfp4"); }, {"MXFP4"});
+  EXPECT_EQ(file.type_name("iq2_s"), "IQ2_S");
+  EXPECT_EQ(file.bytes("iq2_s").size(), 164u);
+  expect_error<DTypeError>([&] { file.tensor("iq2_s"); },
+                           {"reference.gguf", "\"iq2_s\"", "unsupported type IQ2_S"});
+  expect_error<DTypeError>([&] { file.dtype("iq2_s"); }, {"IQ2_S"});
 }
 
 TEST(Gguf, ValuesAreConverted) {

@@ -200,6 +200,34 @@ TEST_F(CachedAttention, HalvesAndManyKeys) {
     check({8, 1, 128, 32, 48}, {pages}, {{0, 1200}, {0, 1279}}, dtype, 0, 0, 1e-4);
   check({3, 1, 80, 32, 48}, {pages}, {{0, 700}}, DType::f16, 0, 0, 1e-4);
 }
+// Attention on bytes with scales is attention on the numbers they stand for.
+TEST(ScaledBytes, AreNearTheNumbersAndCanBeAttendedTo) {
+  const Tensor x = randn({40, 2, 96}) * 3, zero = zeros({1, 2, 64});
+  const auto back = from_scaled_bytes(to_scaled_bytes(x)).to_vector<float>(), numbers = x.to_vector<float>();
+  for (std::size_t run = 0; run < numbers.size(); run += 32) {
+    float most = 0;
+    for (std::size_t i = run; i < run + 32; ++i) most = std::max(most, std::abs(numbers[i]));
+    for (std::size_t i = run; i < run + 32; ++i) EXPECT_NEAR(back[i], numbers[i], most / 127 * 0.51);
+  }
+  EXPECT_EQ(from_scaled_bytes(to_scaled_bytes(zero)).to_vector<float>(), std::vector<float>(128, 0.0f));
+  const auto tiny = from_scaled_bytes(to_scaled_bytes(full({32}, 1e-9))).to_vector<float>();
+  for (const float value : tiny) EXPECT_EQ(value, 0.0f);  // below what scales can say
+  EXPECT_THROW(to_scaled_bytes(zeros({4, 48})), ShapeError);
+
+  const ScaledBytes keys = to_scaled_bytes(x), values = to_scaled_bytes(x * 0.5 + 1);
+  const Tensor q = randn({3, 6, 96}), table = tensor<std::int64_t>({3, 1, 0, 2}).reshape({1, 4}),
+               sequences = zeros({3}, DType::i64), positions = tensor<std::int64_t>({30, 7, 0});
+  const CachedAttentionOptions options{.scale = 0.1, .window = 12, .page = 10};
+  const auto got = cached_attention(q, keys, values, sequences, positions, table, options).to_vector<float>();
+  const auto expected = cached_attention(q, from_scaled_bytes(keys), from_scaled_bytes(values), sequences,
+                                         positions, table, options)
+                            .to_vector<float>();
+  ASSERT_EQ(got.size(), expected.size());
+  for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], expected[i], 1e-5);
+  EXPECT_THROW(cached_attention(q, {keys.bytes, values.bytes}, values, sequences, positions, table, options),
+               ShapeError);
+}
+
 TEST_F(CachedAttention, RefusesWhatDoesNotFit) {
   const Tensor one = tensor<std::int64_t>({0}), table = zeros({1, 1}, DType::i64).eval();
   test::expect_error<ShapeError>(

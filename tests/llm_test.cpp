@@ -177,38 +177,5 @@ TEST_F(RealModels, WrongUseIsRefused) {
                ValueError);
 }
 
-TEST(Sampling, StepsDoWhatTheySay) {
-  const std::vector<float> scores{1, 3, 2, -4, 2.5f};
-  EXPECT_EQ(Sampler({.temperature = 0}).choose(scores), 1);
-  EXPECT_EQ(Sampler({.bias = {{3, 100.0}}, .temperature = 0}).choose(scores), 3);
-  Sampler penalised({.repetition_penalty = 3, .temperature = 0});
-  EXPECT_EQ(penalised.choose(scores), 1);
-  EXPECT_EQ(penalised.choose(scores), 4);  // 3 / 3 is less than 2.5
-  const auto seen = [&](const SamplingOptions& options) {
-    Sampler sampler(options);
-    std::map<TokenId, int> counts;
-    for (int i = 0; i < 4000; ++i) ++counts[sampler.choose(scores)];
-    return counts;
-  };
-  const SamplingOptions open{
-      .penalty_window = 0, .temperature = 1, .top_k = 0, .top_p = 1, .min_p = 0, .seed = 5};
-  auto counts = seen(open);
-  double total = 0;
-  for (const float score : scores) total += std::exp(score);
-  for (const TokenId token : {0, 1, 2, 4})
-    EXPECT_NEAR(counts[token] / 4000.0, std::exp(scores[static_cast<std::size_t>(token)]) / total, 0.03);
-  SamplingOptions few = open;
-  few.top_k = 2;
-  EXPECT_EQ(seen(few).size(), 2u);
-  few = open;
-  few.top_p = 0.5;  // 3 has 0.44, 2.5 has 0.27
-  EXPECT_EQ(seen(few).size(), 2u);
-  few = open;
-  few.min_p = 0.5;  // exp(-0.5) = 0.61, exp(-1) = 0.37
-  EXPECT_EQ(seen(few).size(), 2u);
-  EXPECT_THROW(Sampler({.temperature = -1}), ValueError);
-  EXPECT_THROW(Sampler({.top_p = 0}), ValueError);
-}
-
 }  // namespace
 }  // namespace hearth::llm

@@ -31,10 +31,12 @@ enum class DType : std::uint8_t {
   q3_k,
   q4_k,
   q5_k,
-  q6_k  // blocks
+  q6_k,
+  iq4_nl,
+  mxfp4  // blocks
 };
 inline constexpr int dtype_count = 10;  // of those with one value per element
-inline constexpr int block_format_count = 10;
+inline constexpr int block_format_count = 12;
 
 constexpr bool is_quantised(DType dtype) { return dtype >= DType::q4_0; }
 
@@ -52,10 +54,10 @@ constexpr std::size_t dtype_size(DType dtype) {
 // The smallest unit of storage: elements in it, and its bytes. One element where the dtype is no block
 // format.
 constexpr std::int64_t block_elements(DType dtype) {
-  return !is_quantised(dtype) ? 1 : dtype <= DType::q8_0 ? 32 : 256;
+  return !is_quantised(dtype) ? 1 : dtype <= DType::q8_0 || dtype > DType::q6_k ? 32 : 256;
 }
 constexpr std::size_t block_bytes(DType dtype) {
-  constexpr std::size_t bytes[block_format_count] = {18, 20, 22, 24, 34, 84, 110, 144, 176, 210};
+  constexpr std::size_t bytes[block_format_count] = {18, 20, 22, 24, 34, 84, 110, 144, 176, 210, 18, 17};
   return is_quantised(dtype) ? bytes[static_cast<int>(dtype) - dtype_count] : dtype_size(dtype);
 }
 // Bytes of so many elements, a whole number of blocks.

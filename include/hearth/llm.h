@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "hearth/device.h"
+#include "hearth/grammar.h"
 #include "hearth/tokenizer.h"
 
 namespace hearth::llm {
@@ -66,7 +67,7 @@ struct ModelConfig {
 struct LoadOptions {
   Device device = default_device();
   std::int64_t context = 0;                   // tokens of a sequence; 0: as the model, at most 4096
-  DType cache_dtype = DType::f16;             // of keys and values: f32, f16, bf16
+  DType cache_dtype = DType::f16;             // of keys and values: f32, f16, bf16, on a CPU q8_0
   std::int64_t sequences = 1;                 // that have room in the cache, each of `context` tokens
   std::function<void(double)> progress = {};  // called with the part loaded
 };
@@ -101,41 +102,70 @@ struct SamplingOptions {
   double repetition_penalty = 1;  // divides (multiplies negative) scores of tokens among the last ones
   double frequency_penalty = 0, presence_penalty = 0;  // subtracted: times the count, once
   std::int64_t penalty_window = 64;                    // how many of the last tokens count
-  std::map<TokenId, double> bias = {};                 // added to scores
+  std::map<TokenId, double> bias = {};                 // added to scores; -infinity: never
   double temperature = 0.8;                            // 0: the best token, always
   std::int64_t top_k = 40;                             // 0: off
   double typical_p = 1, top_p = 0.95, min_p = 0.05;
+  // 1 or 2, that version of mirostat in place of top_k to min_p: after each token the choice is widened or
+  // narrowed at this rate, so that the mean surprise of the tokens comes to the target, in bits.
+  int mirostat = 0;
+  double mirostat_target = 5, mirostat_rate = 0.1;
   std::uint64_t seed = 0;  // 0: a new one each time
 };
 
-// Chooses tokens. Remembers what it chose, and its random numbers.
+struct TokenProbability {
+  TokenId token;
+  double probability;
+};
+
+// Chooses tokens. Remembers what it chose, and its random numbers. Scores that are NaN or -infinity are of
+// tokens that cannot be chosen; ValueError is thrown where there is no other.
+//
+// A token is chosen by random numbers of its own: those of two samplers with the same seed and history are
+// the same, and where their scores are nearly so, too, they choose the same token.
 class Sampler {
  public:
   // Throws ValueError naming an option that is out of range.
   explicit Sampler(const SamplingOptions& options);
   TokenId choose(std::span<const float> scores);
+  // What choose() would choose among, the most likely first.
+  std::vector<TokenProbability> distribution(std::span<const float> scores) const;
   // Tokens that penalties should see without having been chosen: those of the prompt.
   void saw(std::span<const TokenId> tokens);
   std::uint64_t seed() const;  // the one in use
 
  private:
-  struct Candidate {
-    float score;
-    TokenId token;
-  };
-  void keep_typical(std::vector<Candidate>& candidates) const;
-
   SamplingOptions options_;
-  std::vector<TokenId> seen_;
-  std::vector<Candidate> candidates_;
+  std::vector<TokenId> seen_;  // the last ones
+  double most_surprise_;       // of mirostat, in bits
   std::uint64_t state_[4];
+};
+
+struct TokenLogProbability {
+  TokenId token;
+  double log_probability;  // natural; by the model's scores as they are, before sampling changes them
+};
+struct LogProbabilities {
+  TokenLogProbability chosen;
+  std::vector<TokenLogProbability> best;  // the most likely first; they need not include the chosen one
 };
 
 struct GenerateOptions {
   std::int64_t most_tokens = -1;  // -1: until the model ends or the context is full
   SamplingOptions sampling = {};
-  std::vector<std::string> stop = {};  // the text ends before one of these
-  bool ignore_end = false;             // go on where the model would end
+  std::vector<std::string> stop = {};        // the text ends before one of these
+  bool ignore_end = false;                   // go on where the model would end
+  std::int64_t best_log_probabilities = -1;  // of each token, of so many of the best ones, too; -1: none
+  std::optional<Grammar> grammar = {};       // what the text must look like
+  // When the context is full: -1, stop; else keep that many tokens of the beginning, drop the older half of
+  // the others, and go on.
+  std::int64_t keep = -1;
+  // Tokens are guessed, and the model checks several in one step. It chooses by its own scores and the same
+  // random numbers as without, so that guesses change nothing but the time (and, by the rounding of products
+  // of more rows, now and then a token).
+  std::optional<Model> draft = {};  // a faster model with the same tokens, which guesses
+  std::int64_t lookup = 0;          // guess what followed when the last so many tokens came before; 0: off
+  std::int64_t most_drafted = 8;    // tokens guessed at a time
 };
 
 enum class FinishReason { end, length, stop, context, cancelled };
@@ -143,9 +173,12 @@ std::string_view to_string(FinishReason reason);
 
 struct GenerateResult {
   std::vector<TokenId> tokens;
+  std::vector<LogProbabilities> log_probabilities;  // of each token, where they were asked for
   std::string text;
   FinishReason reason = FinishReason::end;
-  std::int64_t prompt_tokens = 0, reused_tokens = 0;  // reused: those still in the cache from before
+  std::int64_t prompt_tokens = 0, reused_tokens = 0;     // reused: those still in the cache from before
+  std::int64_t drafted_tokens = 0, accepted_tokens = 0;  // guesses, and those that were right
+  std::int64_t shifts = 0;                               // times that tokens were dropped from a full context
   double prompt_seconds = 0, generate_seconds = 0;
 };
 
@@ -169,14 +202,19 @@ class Session {
   const std::vector<TokenId>& tokens() const;
   // Forgets all but the first `count` tokens.
   void truncate(std::int64_t count);
+  // Forgets the older half of the tokens after the first `keep`, and moves the others to their places; how
+  // many there were. What those have seen stays in their keys and values. Throws ValueError where there are
+  // not two tokens after the first `keep`.
+  std::int64_t shift(std::int64_t keep);
 
   // Goes on from `prompt`, which is the whole text so far: what the session has seen of it is not computed
   // again. `each` gets every token with the text it completes, and stops the run by returning false.
   GenerateResult generate(std::span<const TokenId> prompt, const GenerateOptions& options = {},
                           const std::function<bool(TokenId, std::string_view)>& each = {});
 
+  struct State;  // for the library itself
+
  private:
-  struct State;
   std::unique_ptr<State> state_;
 };
 

@@ -1,10 +1,10 @@
 // Quantised weights: tensors whose dtype is a block format.
 //
-// A block holds 32 (q4_0 to q8_0) or 256 (q2_k to q6_k) neighbours along the last axis, whose size must be a
-// multiple of that. Bytes are those of GGUF files; a device may keep them in another order, which nobody
-// sees. Such a tensor is dense and can be reshaped (keeping whole blocks in the last axis), copied, moved to
-// another device, dequantised, taken rows of, and multiplied with; everything else throws DTypeError, and
-// none of it has a gradient.
+// A block holds 32 (q4_0 to q8_0, iq4_nl, mxfp4) or 256 (q2_k to q6_k) neighbours along the last axis, whose
+// size must be a multiple of that. Bytes are those of GGUF files; a device may keep them in another order,
+// which nobody sees. Such a tensor is dense and can be reshaped (keeping whole blocks in the last axis),
+// copied, moved to another device, dequantised, taken rows of, and multiplied with; everything else throws
+// DTypeError, and none of it has a gradient.
 #pragma once
 
 #include <cstddef>
@@ -14,9 +14,9 @@
 
 namespace hearth {
 
-// x in blocks: to nearest for q4_0 to q8_0, as the reference quantiser of GGUF files; for q2_k to q6_k by a
-// search for the scales with the least squared error. Evaluates x, and computes on the host. Throws
-// ValueError if x has a NaN, an infinity or a value whose scale is beyond f16.
+// x in blocks: to nearest for q4_0 to q8_0 and mxfp4, as the reference quantiser of GGUF files; for q2_k to
+// q6_k and iq4_nl by a search for the scales with the least squared error. Evaluates x, and computes on the
+// host. Throws ValueError if x has a NaN, an infinity or a value whose scale is beyond f16.
 //
 // `importance`, where given, has a finite number for each element of the last axis, not negative, by which
 // its squared error counts. For a weight, the mean of the squares of what it is multiplied with makes the
@@ -30,12 +30,12 @@ Tensor dequantise(const Tensor& x, DType to = DType::f32);
 // A tensor on the default device from the blocks of a file.
 Tensor from_blocks(std::span<const std::byte> blocks, const Shape& shape, DType format);
 
-// x (..., K) @ transposed(weight (N, K)) -> (..., N), in the dtype of x (floating), with sums in f32. linear()
-// does it for such a weight. For few rows of x, each run of 32 elements is rounded to 8 bits and a scale,
-// which costs about 0.4 % of the run's largest element; for many rows, x and the weights are multiplied in
-// f32 on a CPU, in f16 or bf16 on a GPU. A row with a NaN or an infinity gives NaN.
-// The weight may also be f16 or bf16: few rows of x are multiplied as they are, many are rounded to the
-// weight's dtype on a GPU.
+// x (..., K) @ transposed(weight (N, K)) -> (..., N), in the dtype of x (floating), with sums in f32.
+// linear() does it for such a weight. For few rows of x, each run of 32 elements is rounded to 8 bits and a
+// scale, which costs about 0.4 % of the run's largest element; for many rows, x and the weights are
+// multiplied in f32 on a CPU, in f16 or bf16 on a GPU. A row with a NaN or an infinity gives NaN. The weight
+// may also be f16 or bf16: few rows of x are multiplied as they are, many are rounded to the weight's dtype
+// on a GPU.
 Tensor quantised_matmul(const Tensor& x, const Tensor& weight);
 
 // Rows of weight (count, K) -> (indices..., K). take() along the first axis and embedding() do it for such a

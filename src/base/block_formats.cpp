@@ -174,6 +174,76 @@ void encode_block(const float* x, const float*, Q8_0& block) {  // fine enough f
   for (int i = 0; i < 32; ++i) block.q[i] = static_cast<std::int8_t>(std::round(x[i] * by));
 }
 
+// ---- 32 elements, numbers from a table
+
+// The place of the number nearest to x in a table in order: four times the half that it is in.
+int nearest_iq4_nl(float x) {
+  int place = 0;
+  for (const int step : {8, 4, 2, 1}) {
+    const auto between = static_cast<float>(iq4_nl_numbers[place + step - 1] + iq4_nl_numbers[place + step]);
+    if (2 * x > between) place += step;
+  }
+  return place;
+}
+
+void encode_block(const float* x, const float* importance, IQ4_NL& block) {
+  if (importance && all_zero(importance, 32)) importance = nullptr;
+  const float most = largest(x, 32);
+  float d = 0;
+  double gained = 0;
+  // The largest element becomes about the number at one end of the table, or the other.
+  for (const float end : {-127.0f, 113.0f})
+    for (int step = -steps_tried; most != 0 && step <= steps_tried; ++step) {
+      const float by = (end + 2 * static_cast<float>(step)) / most;
+      double products = 0, squares = 0;
+      for (int i = 0; i < 32; ++i) {
+        const double number = iq4_nl_numbers[nearest_iq4_nl(x[i] * by)], w = weight_of(importance, i);
+        products += w * number * x[i];
+        squares += w * number * number;
+      }
+      if (squares > 0 && products * products / squares > gained)
+        gained = products * products / squares, d = static_cast<float>(products / squares);
+    }
+  block.d = half_bits(d);
+  const float by = inverse(half_value(block.d));
+  int q[32];
+  for (int i = 0; i < 32; ++i) q[i] = nearest_iq4_nl(x[i] * by);
+  pack_halves(q, block.q);
+}
+
+int nearest_mxfp4(float x) {
+  int best = 0;
+  for (int i = 1; i < 16; ++i)
+    if (std::abs(x - mxfp4_numbers[i]) < std::abs(x - mxfp4_numbers[best])) best = i;
+  return best;
+}
+
+// Plainly, the exponent is that of the largest element over that of the table's largest number; what is
+// important may be better off with the next smaller or larger.
+void encode_block(const float* x, const float* importance, MXFP4& block) {
+  const float most = std::abs(largest(x, 32));
+  const int plain = most > 0 ? std::ilogb(most) - 2 + 127 : 0;
+  const auto error_of = [&](int e) {
+    const float d = mxfp4_scale(static_cast<std::uint8_t>(e));
+    double error = 0;
+    for (int i = 0; i < 32; ++i)
+      error += weight_of(importance, i) *
+               std::pow(d * mxfp4_numbers[nearest_mxfp4(x[i] / d)] - static_cast<double>(x[i]), 2);
+    return error;
+  };
+  int best = std::clamp(plain, 0, 254);
+  if (importance) {
+    if (all_zero(importance, 32)) importance = nullptr;
+    const int middle = best;
+    for (const int other : {middle - 1, middle + 1})
+      if (other >= 0 && other < 255 && error_of(other) < error_of(best)) best = other;
+  }
+  block.e = static_cast<std::uint8_t>(best);
+  int q[32];
+  for (int i = 0; i < 32; ++i) q[i] = nearest_mxfp4(x[i] / mxfp4_scale(block.e));
+  pack_halves(q, block.q);
+}
+
 // ---- 256 elements in sub-blocks
 
 const float* part(const float* importance, int first) { return importance ? importance + first : nullptr; }

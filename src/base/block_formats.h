@@ -8,10 +8,12 @@
 //   q5_0   d * (q - 16)                    q4_k  32: (d * scale) * q - dmin * offset, both of 6 bits
 //   q5_1   d * q + m                       q5_k  32: the same
 //   q8_0   d * q, q signed                 q6_k  16: d * scale * (q - 32), scale signed
+//   iq4_nl d * iq4_nl_numbers[q]           mxfp4 2 ^ (e - 128) * mxfp4_numbers[q]
 //
 // Except for the last step, every product above is exact in f32, so that all devices get the same numbers.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 #include "hearth/dtype.h"
@@ -72,6 +74,24 @@ struct Q6_K {  // element 128 n + 32 c + l: half c / 2 of low[64 n + 32 (c % 2) 
   std::uint16_t d;
 };
 
+struct IQ4_NL {  // halves as in Q4_0
+  std::uint16_t d;
+  std::uint8_t q[16];
+};
+struct MXFP4 {  // the same
+  std::uint8_t e;
+  std::uint8_t q[16];
+};
+
+// What the sixteen numbers of formats with a table stand for. Those of iq4_nl lie closer around zero; those
+// of mxfp4 are twice the numbers of OCP's E2M1, and 2 ^ (e - 128) is half its scale.
+constexpr std::int8_t iq4_nl_numbers[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                                   1,    13,   25,  38,  53,  69,  89,  113};
+constexpr std::int8_t mxfp4_numbers[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+constexpr float mxfp4_scale(std::uint8_t e) {  // the lowest two are not normal numbers
+  return std::bit_cast<float>(e < 2 ? 0x00200000u << e : static_cast<std::uint32_t>(e - 1) << 23);
+}
+
 // Whose block it is, in the order of DType.
 // The formatter does not agree with itself here.
 // clang-format off
@@ -85,7 +105,9 @@ struct Q6_K {  // element 128 n + 32 c + l: half c / 2 of low[64 n + 32 (c % 2) 
   FORMAT(q3_k, Q3_K) \
   FORMAT(q4_k, Q4_K) \
   FORMAT(q5_k, Q5_K) \
-  FORMAT(q6_k, Q6_K)
+  FORMAT(q6_k, Q6_K) \
+  FORMAT(iq4_nl, IQ4_NL) \
+  FORMAT(mxfp4, MXFP4)
 // clang-format on
 
 #define HEARTH_CHECK_SIZE(dtype, Block) static_assert(sizeof(Block) == block_bytes(DType::dtype));
@@ -94,7 +116,8 @@ HEARTH_BLOCK_FORMATS(HEARTH_CHECK_SIZE)
 
 // Encodes `count` blocks, on the calling thread. Throws ValueError if a value is not finite or a scale is
 // beyond f16. `importance` has a number for each value, not negative: how much its squared error counts where
-// scales are chosen. Without it all count the same, and the formats of 32 elements are rounded to nearest.
+// scales are chosen. Without it all count the same, and the formats of 32 elements but iq4_nl are rounded to
+// nearest.
 void encode(DType format, const float* values, void* blocks, std::int64_t count,
             const float* importance = nullptr);
 

@@ -36,9 +36,10 @@ std::string text_of(const std::string& path) {
 
 class Conversation {
  public:
-  Conversation(const ChatCommandOptions& options, const llm::Model& model)
+  Conversation(const ChatCommandOptions& options, const llm::GenerateOptions& generate,
+               const llm::Model& model)
       : options_(options),
-        generate_(options.generate),
+        generate_(generate),
         model_(model),
         session_(model),
         template_(options.template_file.empty() ? model.chat_template() : text_of(options.template_file)) {
@@ -146,11 +147,13 @@ class Conversation {
 };
 
 int chat(const ChatCommandOptions& options) {
+  llm::GenerateOptions generate = generate_options(options);
   const llm::Model model = load_model(options);
   if (model.chat_template().empty() && options.template_file.empty())
     throw ValueError(
         "this model has no chat template; `hearth run` goes on from a text, --template gives one");
-  Conversation conversation(options, model);
+  load_draft(options, generate);
+  Conversation conversation(options, generate, model);
   const bool terminal = isatty(STDIN_FILENO);
   if (terminal && !options.quiet) fmt::print(stderr, "/help lists commands; Ctrl-C stops an answer.\n");
   for (std::string line;;) {

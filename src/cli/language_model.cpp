@@ -3,10 +3,14 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
+#include "base/file.h"
 #include "cli/table.h"
 #include "hearth/config.h"
 #include "hearth/error.h"
 #include "hearth/progress.h"
+#include "llm/memory_plan.h"
 
 namespace hearth::cli {
 namespace {
@@ -15,15 +19,50 @@ double speed(std::int64_t tokens, double seconds) {
   return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
 }
 
+// "15043=-2.5"
+std::pair<TokenId, double> bias_of(const std::string& text) {
+  const auto equals = text.find('=');
+  TokenId token = 0;
+  double bias = 0;
+  const bool fine = equals != std::string::npos && CLI::detail::lexical_cast(text.substr(0, equals), token) &&
+                    CLI::detail::lexical_cast(text.substr(equals + 1), bias) && token >= 0 &&
+                    !std::isnan(bias);
+  if (!fine) throw CLI::ValidationError("--logit-bias", fmt::format("'{}' is not ID=NUMBER", text));
+  return {token, bias};
+}
+
+void check_memory(const ModelOptions& options, const llm::LoadOptions& load) {
+  const llm::MemoryPlan plan = llm::plan_memory(options.model, load);
+  const std::string taken = fmt::format("{}: {} of weights, {} for {} tokens of context; {} can be had on {}",
+                                        options.model, size_text(plan.weights), size_text(plan.cache),
+                                        plan.context, size_text(plan.available), to_string(load.device));
+  if (plan.fits()) {
+    if (!options.quiet) fmt::print(stderr, "{}\n", taken);
+    return;
+  }
+  const std::string help =
+      plan.advice.empty() ? "a smaller model is needed" : "it would fit with " + plan.advice;
+  const std::string text =
+      fmt::format("{}: {} are missing; {}", taken, size_text(plan.needed() - plan.available), help);
+  const bool can_try =
+      load.device.kind == DeviceKind::cpu && options.memory_gb == 0 && plan.cache < plan.available;
+  if (!can_try) throw Error(text);
+  fmt::print(stderr, "hearth: warning: {}; without, it will be slow\n", text);
+}
+
 }  // namespace
 
 void add_model_options(CLI::App& command, ModelOptions& options) {
   add_device_options(command, options.device);
+  command.add_option("--memory", options.memory_gb, "GB of the device's memory to use at most")
+      ->check(CLI::PositiveNumber);
   command
       .add_option("--ctx", options.load.context, "Tokens of context (default: as the model, at most 4096)")
       ->check(CLI::PositiveNumber);
-  command.add_option("--cache", options.cache, "Type of keys and values: f16, bf16, f32")
-      ->check(CLI::IsMember({"f16", "bf16", "f32"}))
+  command
+      .add_option("--cache-type,--cache", options.cache,
+                  "Type of keys and values: f16, bf16, f32, q8_0 (CPU)")
+      ->check(CLI::IsMember({"f16", "bf16", "f32", "q8_0"}))
       ->capture_default_str();
 }
 
@@ -52,14 +91,59 @@ void add_language_model_options(CLI::App& command, LanguageModelOptions& options
       ->capture_default_str();
   command.add_option("--frequency-penalty", sampling.frequency_penalty, "The same, for each time they came");
   command.add_option("--presence-penalty", sampling.presence_penalty, "The same, once");
+  command
+      .add_option("--penalty-window", sampling.penalty_window, "How many of the last tokens count for these")
+      ->capture_default_str();
+  command
+      .add_option(
+          "--mirostat", sampling.mirostat,
+          "1 or 2, in place of --top-k, --top-p, --min-p and --typical-p: keep the surprise at a target")
+      ->check(CLI::Range(0, 2));
+  command.add_option("--mirostat-target", sampling.mirostat_target, "That surprise, in bits")
+      ->capture_default_str();
+  command.add_option("--mirostat-rate", sampling.mirostat_rate, "How fast mirostat adapts")
+      ->capture_default_str();
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--logit-bias",
+          [&sampling](const std::vector<std::string>& items) {
+            for (const std::string& item : items) sampling.bias.insert(bias_of(item));
+          },
+          "ID=NUMBER, added to the score of a token (-inf: never); may be given several times")
+      ->take_all();
   command.add_option("--seed", sampling.seed, "Of the random numbers; 0: a new one each time")
       ->capture_default_str();
   command.add_option("--stop", options.generate.stop, "Stop before this text; may be given several times");
+  auto* grammar =
+      command.add_option("--grammar", options.grammar, "A file with a grammar (GBNF) for the text");
+  command
+      .add_option("--json-schema", options.json_schema,
+                  "The text is JSON that is valid by this schema, a file or JSON itself; '{}': any JSON")
+      ->excludes(grammar);
+  command
+      .add_option(
+          "--keep", options.generate.keep,
+          "When the context is full, keep this many tokens of the beginning, drop half of the others, and "
+          "go on")
+      ->check(CLI::NonNegativeNumber);
+  command.add_option("--draft", options.draft, "A faster model with the same tokens, which guesses ahead");
+  command
+      .add_option("--lookup", options.generate.lookup,
+                  "Guess what followed when the last N tokens came before; 0: off")
+      ->check(CLI::Range(0, 1000));
+  command.add_option("--draft-tokens", options.generate.most_drafted, "Tokens that are guessed at a time")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
   command.add_flag("-q,--quiet", options.quiet, "Only the text");
 }
 
 llm::LoadOptions load_options(const ModelOptions& options) {
   apply(options.device);
+  if (options.memory_gb > 0) {
+    Config changed = config();
+    changed.max_memory_gb = options.memory_gb;
+    set_config(changed);
+  }
   llm::LoadOptions load = options.load;
   load.device = default_device();
   load.cache_dtype = dtype_from_name(options.cache);
@@ -68,17 +152,36 @@ llm::LoadOptions load_options(const ModelOptions& options) {
 
 llm::Model load_model(const ModelOptions& options) {
   llm::LoadOptions load = load_options(options);
+  check_memory(options, load);
   ProgressBar bar;
   bar.begin("loading", 1000);
   load.progress = [&](double part) { bar.update(static_cast<std::int64_t>(part * 1000), {}); };
   const llm::Model model = llm::Model::load(options.model, load);
   bar.clear();
   if (!options.quiet)
-    fmt::print(stderr, "{}: {}, {:.3g} M parameters, {} of weights, {} for {} tokens of context, on {}\n",
-               model.config().name, model.config().architecture,
-               static_cast<double>(model.parameters()) * 1e-6, size_text(model.weight_bytes()),
-               size_text(model.cache_bytes()), model.context(), to_string(model.device()));
+    fmt::print(stderr, "{}: {}, {:.3g} M parameters, on {}\n", model.config().name,
+               model.config().architecture, static_cast<double>(model.parameters()) * 1e-6,
+               to_string(model.device()));
   return model;
+}
+
+llm::GenerateOptions generate_options(const LanguageModelOptions& options) {
+  llm::GenerateOptions generate = options.generate;
+  if (!options.grammar.empty()) generate.grammar = llm::Grammar::parse(read_text_file(options.grammar));
+  if (!options.json_schema.empty()) {
+    const auto first = options.json_schema.find_first_not_of(" \t\r\n");
+    const bool is_text = first != std::string::npos && options.json_schema[first] == '{';
+    generate.grammar =
+        llm::Grammar::from_json_schema(is_text ? options.json_schema : read_text_file(options.json_schema));
+  }
+  return generate;
+}
+
+void load_draft(const LanguageModelOptions& options, llm::GenerateOptions& generate) {
+  if (options.draft.empty()) return;
+  ModelOptions draft = options;
+  draft.model = options.draft;
+  generate.draft = load_model(draft);
 }
 
 void check_output(const std::filesystem::path& path, bool force) {
@@ -88,11 +191,15 @@ void check_output(const std::filesystem::path& path, bool force) {
 }
 
 std::string speed_text(const llm::GenerateResult& result) {
-  return fmt::format("prompt {} tokens, {:.1f}/s; generated {}, {:.1f}/s; {}", result.prompt_tokens,
-                     speed(result.prompt_tokens - result.reused_tokens, result.prompt_seconds),
-                     result.tokens.size(),
-                     speed(static_cast<std::int64_t>(result.tokens.size()), result.generate_seconds),
-                     to_string(result.reason));
+  std::string text = fmt::format(
+      "prompt {} tokens, {:.1f}/s; generated {}, {:.1f}/s; {}", result.prompt_tokens,
+      speed(result.prompt_tokens - result.reused_tokens, result.prompt_seconds), result.tokens.size(),
+      speed(static_cast<std::int64_t>(result.tokens.size()), result.generate_seconds),
+      to_string(result.reason));
+  if (result.drafted_tokens > 0)
+    text += fmt::format("; {} of {} guesses right", result.accepted_tokens, result.drafted_tokens);
+  if (result.shifts > 0) text += fmt::format("; context shifted {} times", result.shifts);
+  return text;
 }
 
 }  // namespace hearth::cli

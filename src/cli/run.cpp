@@ -36,19 +36,37 @@ std::vector<TokenId> tokens_of(const llm::Model& model, const std::string& promp
   return tokens;
 }
 
-nlohmann::json to_json(const llm::GenerateResult& result, Device device) {
-  return {{"text", result.text},
-          {"tokens", result.tokens},
-          {"finish_reason", to_string(result.reason)},
-          {"prompt_tokens", result.prompt_tokens},
-          {"prompt_seconds", result.prompt_seconds},
-          {"generate_seconds", result.generate_seconds},
-          {"device", to_string(device)}};
+nlohmann::json to_json(const llm::TokenLogProbability& token, const Tokenizer& tokenizer) {
+  return {{"id", token.token},
+          {"text", std::string(tokenizer.bytes(token.token))},
+          {"log_probability", token.log_probability}};
+}
+
+nlohmann::json to_json(const llm::GenerateResult& result, const llm::Model& model) {
+  nlohmann::json json{{"text", result.text},
+                      {"tokens", result.tokens},
+                      {"finish_reason", to_string(result.reason)},
+                      {"prompt_tokens", result.prompt_tokens},
+                      {"drafted_tokens", result.drafted_tokens},
+                      {"accepted_tokens", result.accepted_tokens},
+                      {"shifts", result.shifts},
+                      {"prompt_seconds", result.prompt_seconds},
+                      {"generate_seconds", result.generate_seconds},
+                      {"device", to_string(model.device())}};
+  for (const llm::LogProbabilities& token : result.log_probabilities) {
+    nlohmann::json entry = to_json(token.chosen, model.tokenizer());
+    entry["best"] = nlohmann::json::array();
+    for (const auto& other : token.best) entry["best"].push_back(to_json(other, model.tokenizer()));
+    json["log_probabilities"].push_back(entry);
+  }
+  return json;
 }
 
 int run(const RunOptions& options) {
   const std::string prompt = prompt_of(options);
+  llm::GenerateOptions generate = generate_options(options);
   const llm::Model model = load_model(options);
+  load_draft(options, generate);
   const std::vector<TokenId> tokens = tokens_of(model, prompt, options.special);
   if (static_cast<std::int64_t>(tokens.size()) > model.context())
     throw ValueError(
@@ -64,15 +82,13 @@ int run(const RunOptions& options) {
   };
   show(prompt);
   llm::Session session(model);
-  const llm::GenerateResult result =
-      session.generate(tokens, options.generate, [&](TokenId, std::string_view text) {
-        show(text);
-        return !interrupt.requested();
-      });
+  const llm::GenerateResult result = session.generate(tokens, generate, [&](TokenId, std::string_view text) {
+    show(text);
+    return !interrupt.requested();
+  });
   show("\n");
   if (options.json)
-    fmt::print("{}\n",
-               to_json(result, model.device()).dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+    fmt::print("{}\n", to_json(result, model).dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
   if (!options.quiet) fmt::print(stderr, "{}\n", speed_text(result));
   return interrupt.requested() ? interrupted : success;
 }
@@ -89,7 +105,12 @@ void add_run(CLI::App& app, Action& action) {
   command->add_flag("--ignore-eos", options->generate.ignore_end, "Go on where the model would end");
   command->add_flag("--special", options->special,
                     "Special tokens written in the prompt become those tokens");
-  command->add_flag("--json", options->json, "Print the result as JSON");
+  auto* json = command->add_flag("--json", options->json, "Print the result as JSON");
+  command
+      ->add_option("--logprobs", options->generate.best_log_probabilities,
+                   "Log-probabilities of each token and of the N most likely ones, with --json")
+      ->check(CLI::Range(0, 1000))
+      ->needs(json);
   command->callback([options, prompt, &action] {
     options->has_prompt = prompt->count() > 0;
     action = [options] { return run(*options); };

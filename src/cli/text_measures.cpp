@@ -26,8 +26,15 @@ struct TextOptions {
   llm::PerplexityOptions perplexity;
 };
 
-std::vector<TokenId> tokens_of(const llm::Model& model, const TextOptions& options) {
-  auto tokens = model.tokenizer().encode(read_text_file(options.text));
+// Read before the model is loaded.
+std::string text_of(const TextOptions& options) {
+  std::string text = read_text_file(options.text);
+  if (text.empty()) throw ValueError(fmt::format("{}: the file is empty", options.text));
+  return text;
+}
+
+std::vector<TokenId> tokens_of(const llm::Model& model, const std::string& text, const TextOptions& options) {
+  auto tokens = model.tokenizer().encode(text);
   if (options.most_tokens > 0 && tokens.size() > static_cast<std::size_t>(options.most_tokens))
     tokens.resize(static_cast<std::size_t>(options.most_tokens));
   if (tokens.size() < 2) throw ValueError(fmt::format("{}: fewer than two tokens", options.text));
@@ -50,8 +57,9 @@ void add_common(CLI::App& command, TextOptions& options) {
 }
 
 int perplexity(const TextOptions& options) {
+  const std::string text = text_of(options);
   const llm::Model model = load_model(options.model);
-  const auto tokens = tokens_of(model, options);
+  const auto tokens = tokens_of(model, text, options);
   const auto start = std::chrono::steady_clock::now();
   const train::InterruptGuard interrupt(true);
   ProgressBar bar;
@@ -79,8 +87,9 @@ int perplexity(const TextOptions& options) {
 
 int measure_importance(const TextOptions& options) {
   check_output(options.output, options.force);
+  const std::string text = text_of(options);
   const llm::Model model = load_model(options.model);
-  const auto tokens = tokens_of(model, options);
+  const auto tokens = tokens_of(model, text, options);
   const train::InterruptGuard interrupt(true);
   ProgressBar bar;
   bar.begin("measuring", static_cast<std::int64_t>(tokens.size()));

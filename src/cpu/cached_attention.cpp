@@ -42,8 +42,12 @@ std::unique_ptr<Kernel> make(const Step& step) {
     throw KernelError("[cached_attention] keys, values and table must be dense");
   const std::int64_t queries = q.shape[0], heads = q.shape[1], features = q.shape[2], groups = keys.shape[1],
                      shared = heads / groups, pages = table.shape[1], slots = keys.shape[0];
+  const bool scaled = keys.dtype == DType::i8;
+  if (scaled && (!step.inputs[6].contiguous() || !step.inputs[7].contiguous()))
+    throw KernelError("[cached_attention] scales must be dense");
   const auto attend =
-      cached_attention_kernels().attend[static_cast<int>(keys.dtype) - static_cast<int>(DType::f16)];
+      scaled ? cached_attention_kernels().attend_scaled
+             : cached_attention_kernels().attend[static_cast<int>(keys.dtype) - static_cast<int>(DType::f16)];
   const std::size_t item = dtype_size(keys.dtype);
   return kernel([=, q_strides = q.strides, sequence_stride = sequences.strides[0],
                  position_stride = positions.strides[0],
@@ -97,11 +101,17 @@ std::unique_ptr<Kernel> make(const Step& step) {
               return static_cast<const char*>(arguments.inputs[input]) +
                      static_cast<std::size_t>(group * features) * item;
             };
+            const auto scales_of_group = [&](std::size_t input) -> const float16* {
+              if (!scaled) return nullptr;
+              return static_cast<const float16*>(arguments.inputs[input]) + group * features / 32;
+            };
             attend({.rows = rows.data(),
                     .count = static_cast<std::int64_t>(rows.size()),
                     .features = features,
                     .keys = of_group(1),
                     .values = of_group(2),
+                    .key_scales = scales_of_group(6),
+                    .value_scales = scales_of_group(7),
                     .slot_stride = groups * features,
                     .pages = own_pages,
                     .page = attributes.page,

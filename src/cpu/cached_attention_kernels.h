@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "cpu/isa.h"
+#include "hearth/dtype.h"
 
 namespace hearth::cpu {
 
@@ -16,10 +17,11 @@ struct CachedQueries {
   };
   const Row* rows;
   std::int64_t count, features;
-  const void *keys, *values;  // those of slot 0, of this group
-  std::int64_t slot_stride;   // elements from slot to slot
-  const std::int64_t* pages;  // of the sequence
-  std::int64_t page;          // slots of a page
+  const void *keys, *values;                 // those of slot 0, of this group
+  const float16 *key_scales, *value_scales;  // of each 32 elements, where those are i8
+  std::int64_t slot_stride;                  // elements from slot to slot
+  const std::int64_t* pages;                 // of the sequence
+  std::int64_t page;                         // slots of a page
   std::int64_t first, end;
   float soft_cap;
   float* scratch;  // cached_attention_scratch() elements
@@ -31,7 +33,8 @@ inline std::int64_t cached_attention_scratch(std::int64_t rows, std::int64_t fea
 }
 
 struct CachedAttentionKernels {
-  void (*attend[3])(const CachedQueries&);  // by the dtype of the cache - DType::f16
+  void (*attend[3])(const CachedQueries&);      // by the dtype of the cache - DType::f16
+  void (*attend_scaled)(const CachedQueries&);  // i8 with scales
 };
 
 }  // namespace hearth::cpu

@@ -21,8 +21,10 @@ std::span<const Part> parts_of(DType format) {
   static constexpr Part q8_0[] = {{2, 32}, {0, 2}};
   static constexpr Part q2_k[] = {{0, 80}, {80, 4}}, q3_k[] = {{0, 96}, {96, 12}, {108, 2}};
   static constexpr Part q4_k[] = {{0, 144}}, q5_k[] = {{0, 176}}, q6_k[] = {{0, 208}, {208, 2}};
+  static constexpr Part mxfp4[] = {{1, 16}, {0, 1}};
   switch (format) {
     case DType::q4_0:
+    case DType::iq4_nl:
       return q4_0;
     case DType::q4_1:
       return q4_1;
@@ -42,6 +44,8 @@ std::span<const Part> parts_of(DType format) {
       return q5_k;
     case DType::q6_k:
       return q6_k;
+    case DType::mxfp4:
+      return mxfp4;
     default:
       throw DTypeError("[blocks] " + std::string(dtype_name(format)) + " is not a block format");
   }

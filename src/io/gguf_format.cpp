@@ -46,13 +46,13 @@ constexpr std::array tensor_types = {
     of_dtype(13, "Q5_K", DType::q5_k),      of_dtype(14, "Q6_K", DType::q6_k),
     TensorType{16, "IQ2_XXS", 256, 66, {}}, TensorType{17, "IQ2_XS", 256, 74, {}},
     TensorType{18, "IQ3_XXS", 256, 98, {}}, TensorType{19, "IQ1_S", 256, 50, {}},
-    TensorType{20, "IQ4_NL", 32, 18, {}},   TensorType{21, "IQ3_S", 256, 110, {}},
+    of_dtype(20, "IQ4_NL", DType::iq4_nl),  TensorType{21, "IQ3_S", 256, 110, {}},
     TensorType{22, "IQ2_S", 256, 82, {}},   TensorType{23, "IQ4_XS", 256, 136, {}},
     of_dtype(24, "I8", DType::i8),          of_dtype(25, "I16", DType::i16),
     of_dtype(26, "I32", DType::i32),        of_dtype(27, "I64", DType::i64),
     of_dtype(28, "F64", DType::f64),        TensorType{29, "IQ1_M", 256, 56, {}},
     of_dtype(30, "BF16", DType::bf16),      TensorType{34, "TQ1_0", 256, 54, {}},
-    TensorType{35, "TQ2_0", 256, 66, {}},   TensorType{39, "MXFP4", 32, 17, {}}};
+    TensorType{35, "TQ2_0", 256, 66, {}},   of_dtype(39, "MXFP4", DType::mxfp4)};
 
 const TensorType* find_type(std::uint32_t number) {
   const auto found = std::find_if(tensor_types.begin(), tensor_types.end(),

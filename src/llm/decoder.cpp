@@ -1,6 +1,7 @@
 // The forward pass, from top to bottom in the order in which data flows.
 #include "llm/decoder.h"
 
+#include "hearth/eval.h"
 #include "hearth/ops.h"
 #include "hearth/quantise.h"
 #include "tensor/expert_matmul.h"
@@ -84,6 +85,12 @@ Rotation rotation_of(const ModelConfig& c, const Weights& weights, std::size_t l
   return local ? weights.local_rope : weights.rope;
 }
 
+void store_scaled(Tensor& bytes, Tensor& scales, const Tensor& slots, const Tensor& x) {
+  const ScaledBytes rows = to_scaled_bytes(x);
+  bytes.assign(store_rows(bytes, slots, rows.bytes));
+  scales.assign(store_rows(scales, slots, rows.scales));
+}
+
 Tensor feed_forward(const Tensor& x, const FeedForward& w, const ModelConfig& c) {
   if (w.gate_up.weight.defined()) {
     const Tensor both = project(x, w.gate_up);
@@ -130,16 +137,24 @@ Tensor decode(const ModelConfig& c, const Weights& weights, KeyValueCache& cache
     const Heads heads =
         project_heads(norm(x, w.attention_norm), w, input.positions, rotation_of(c, weights, layer), c);
     Tensor &keys = cache.keys[layer], &values = cache.values[layer];
-    keys.assign(store_rows(keys, input.slots, heads.k));
-    values.assign(store_rows(values, input.slots, heads.v));
-    const Tensor seen =
-        input.history.defined()
-            ? attend_together(heads.q, keys, values, input.history, c.attention_scale, c.windows[layer])
-            : cached_attention(heads.q, keys, values, input.sequences, input.positions, input.table,
-                               {.scale = c.attention_scale,
-                                .window = c.windows[layer],
-                                .soft_cap = c.attention_soft_cap,
-                                .page = cache.page});
+    const CachedAttentionOptions options{.scale = c.attention_scale,
+                                         .window = c.windows[layer],
+                                         .soft_cap = c.attention_soft_cap,
+                                         .page = cache.page};
+    Tensor seen;
+    if (!cache.key_scales.empty()) {
+      store_scaled(keys, cache.key_scales[layer], input.slots, heads.k);
+      store_scaled(values, cache.value_scales[layer], input.slots, heads.v);
+      seen = cached_attention(heads.q, {keys, cache.key_scales[layer]}, {values, cache.value_scales[layer]},
+                              input.sequences, input.positions, input.table, options);
+    } else {
+      keys.assign(store_rows(keys, input.slots, heads.k));
+      values.assign(store_rows(values, input.slots, heads.v));
+      seen = input.history.defined()
+                 ? attend_together(heads.q, keys, values, input.history, c.attention_scale, c.windows[layer])
+                 : cached_attention(heads.q, keys, values, input.sequences, input.positions, input.table,
+                                    options);
+    }
     const Tensor attended = project(seen.reshape({x.size(0), c.heads * c.head_size}), w.out);
     x = x + norm(attended, w.post_attention_norm);
     const Tensor normed = norm(x, w.feed_forward_norm);
@@ -149,6 +164,32 @@ Tensor decode(const ModelConfig& c, const Weights& weights, KeyValueCache& cache
   }
   const Tensor last = norm(take(x, input.wanted, 0), weights.norm);
   return soft_capped(project(last, weights.output), c.output_soft_cap);
+}
+
+// Layer by layer, so that little memory is needed.
+void move_tokens(const ModelConfig& c, const Weights& weights, KeyValueCache& cache, const Tensor& from,
+                 const Tensor& to, std::int64_t by) {
+  const Tensor turns = full({from.size(0)}, static_cast<double>(by), DType::i64);
+  for (std::size_t layer = 0; layer < weights.layers.size(); ++layer) {
+    Tensor &keys = cache.keys[layer], &values = cache.values[layer];
+    const bool scaled = !cache.key_scales.empty();
+    Tensor moved = take(keys, from, 0);
+    moved =
+        scaled ? from_scaled_bytes({moved, take(cache.key_scales[layer], from, 0)}) : moved.to(DType::f32);
+    Rotation rotation = rotation_of(c, weights, layer);
+    rotation.scale = 1;  // they have been scaled
+    if (rotation.frequencies.defined()) moved = rotate(moved, turns, rotation, c.rope_interleaved);
+    values.assign(store_rows(values, to, take(values, from, 0)));
+    if (scaled) {
+      Tensor& scales = cache.value_scales[layer];
+      scales.assign(store_rows(scales, to, take(scales, from, 0)));
+      store_scaled(keys, cache.key_scales[layer], to, moved);
+      eval({scales, cache.key_scales[layer]});
+    } else {
+      keys.assign(store_rows(keys, to, moved));
+    }
+    eval({keys, values});
+  }
 }
 
 }  // namespace hearth::llm

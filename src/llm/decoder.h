@@ -11,6 +11,7 @@ namespace hearth::llm {
 // Keys and values of all layers, (slots, groups, features) each.
 struct KeyValueCache {
   std::vector<Tensor> keys, values;
+  std::vector<Tensor> key_scales, value_scales;  // where they are kept in 8 bits (tensor/key_value_cache.h)
   std::int64_t page = 0;
 };
 
@@ -31,5 +32,9 @@ struct DecoderInput {
 // (m, vocabulary), f32. Keys and values of the tokens are put into the cache first.
 Tensor decode(const ModelConfig& config, const Weights& weights, KeyValueCache& cache,
               const DecoderInput& input);
+
+// Moves keys and values from slots to others, (n,) i64, of tokens whose positions change by so many.
+void move_tokens(const ModelConfig& config, const Weights& weights, KeyValueCache& cache, const Tensor& from,
+                 const Tensor& to, std::int64_t by);
 
 }  // namespace hearth::llm

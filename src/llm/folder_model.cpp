@@ -215,6 +215,14 @@ ModelFile open_folder_model(const std::filesystem::path& path) {
   model.contains = [shards, tied](const std::string& name) {
     return !(tied && name == "output.weight") && !shards->find(name).empty();
   };
+  model.size = [shards] {
+    FileSize size;
+    for (const auto& [name, place] : shards->places) {
+      size.bytes += shards->files[place.file].bytes(place.name);
+      size.numbers += element_count(shards->files[place.file].shape(place.name));
+    }
+    return size;
+  };
   model.names = [shards, contains = model.contains, config = model.config] {
     return gguf_names(*shards, contains, config);
   };

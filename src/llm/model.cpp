@@ -9,6 +9,7 @@
 #include "hearth/grad.h"
 #include "hearth/ops.h"
 #include "llm/refuse.h"
+#include "tensor/key_value_cache.h"
 #include "tensor/variable.h"
 
 namespace hearth::llm {
@@ -59,11 +60,22 @@ Totals totals_of(const Weights& w) {
 KeyValueCache make_cache(const ModelConfig& c, std::int64_t pages, DType dtype) {
   KeyValueCache cache;
   cache.page = page_size;
+  const bool scaled = dtype == DType::q8_0;
+  for (std::int64_t i = 0; scaled && i < c.layers; ++i)
+    for (std::vector<Tensor>* list : {&cache.key_scales, &cache.value_scales})
+      list->push_back(zeros({pages * page_size, c.groups, c.head_size / scaled_run}, DType::f16).eval());
   for (std::int64_t i = 0; i < c.layers; ++i)
     for (std::vector<Tensor>* list : {&cache.keys, &cache.values})
-      list->push_back(zeros({pages * page_size, c.groups, c.head_size}, dtype).eval());
+      list->push_back(zeros({pages * page_size, c.groups, c.head_size}, scaled ? DType::i8 : dtype).eval());
   return cache;
 }
+
+Tensor indices(const std::vector<std::int64_t>& values, Device device) {
+  return from_host(std::as_bytes(std::span(values)), {static_cast<std::int64_t>(values.size())}, DType::i64,
+                   device);
+}
+
+std::int64_t pages_of(std::int64_t tokens) { return (tokens + page_size - 1) / page_size; }
 
 std::int64_t slot_of(const Sequence& sequence, std::int64_t position) {
   return sequence.pages[static_cast<std::size_t>(position / page_size)] * page_size + position % page_size;
@@ -77,14 +89,31 @@ Model Model::load(const std::filesystem::path& path, const LoadOptions& options)
   return make_model(open_model(path), options);
 }
 
+std::int64_t context_of(const ModelConfig& config, const LoadOptions& options) {
+  return std::min(options.context > 0 ? options.context : default_context, config.context);
+}
+
+std::size_t cache_bytes_of(const ModelConfig& c, const LoadOptions& options) {
+  const std::int64_t slots = pages_of(context_of(c, options)) * options.sequences * page_size;
+  return static_cast<std::size_t>(
+      storage_bytes(options.cache_dtype, slots * c.groups * c.head_size * c.layers * 2));
+}
+
 Model make_model(const ModelFile& file, const LoadOptions& options) {
   if (options.context < 0 || options.sequences <= 0)
     throw ValueError(fmt::format("[Model::load] context {} and sequences {} must be positive",
                                  options.context, options.sequences));
   const DType kept = options.cache_dtype;
-  if (kept != DType::f32 && kept != DType::f16 && kept != DType::bf16)
+  if (kept != DType::f32 && kept != DType::f16 && kept != DType::bf16 && kept != DType::q8_0)
     throw ValueError(
-        fmt::format("[Model::load] a cache of {}; f32, f16 and bf16 are possible", dtype_name(kept)));
+        fmt::format("[Model::load] a cache of {}; f32, f16, bf16 and q8_0 are possible", dtype_name(kept)));
+  if (kept == DType::q8_0 && options.device.kind != DeviceKind::cpu)
+    throw ValueError(fmt::format("[Model::load] a cache of q8_0 needs the CPU; on {} f16 is the smallest",
+                                 to_string(options.device)));
+  if (kept == DType::q8_0 && file.config.head_size % scaled_run != 0)
+    throw ValueError(
+        fmt::format("[Model::load] a cache of q8_0 needs heads of a multiple of {}; they have {}", scaled_run,
+                    file.config.head_size));
   auto state = std::make_shared<Model::State>();
   state->config = file.config;
   state->tokenizer = file.tokenizer();
@@ -93,16 +122,15 @@ Model make_model(const ModelFile& file, const LoadOptions& options) {
                                   file.config.vocabulary));
   state->chat_template = file.chat_template;
   state->device = options.device;
-  state->context = std::min(options.context > 0 ? options.context : default_context, file.config.context);
+  state->context = context_of(file.config, options);
   const DeviceScope here(options.device);
   state->weights = load_weights(file, options.device, state->context, options.progress);
   const Totals totals = totals_of(state->weights);
   state->weight_bytes = totals.bytes;
   state->parameters = totals.elements;
-  const std::int64_t pages = (state->context + page_size - 1) / page_size * options.sequences;
+  const std::int64_t pages = pages_of(state->context) * options.sequences;
   state->cache = make_cache(file.config, pages, kept);
-  state->cache_bytes = static_cast<std::size_t>(storage_bytes(
-      kept, pages * page_size * file.config.groups * file.config.head_size * file.config.layers * 2));
+  state->cache_bytes = cache_bytes_of(file.config, options);
   for (std::int64_t page = pages; page-- > 0;) state->free_pages.push_back(page);
   state->most_sequences = options.sequences;
   // The function keeps no reference to the state that keeps it.
@@ -269,6 +297,26 @@ void Model::State::truncate(Sequence& sequence, std::int64_t count) {
     free_pages.push_back(sequence.pages.back());
     sequence.pages.pop_back();
   }
+}
+
+std::int64_t Model::State::shift(Sequence& sequence, std::int64_t keep) {
+  const auto count = static_cast<std::int64_t>(sequence.tokens.size());
+  if (keep < 0 || count - keep < 2)
+    throw ValueError(
+        fmt::format("[Session] cannot keep {} of {} tokens and drop half of the rest", keep, count));
+  const std::int64_t dropped = (count - keep) / 2;
+  std::vector<std::int64_t> from, to;
+  for (std::int64_t position = keep + dropped; position < count; ++position) {
+    from.push_back(slot_of(sequence, position));
+    to.push_back(slot_of(sequence, position - dropped));
+  }
+  const NoGrad no_gradients;
+  const DeviceScope here(device);
+  const Shape shape{static_cast<std::int64_t>(from.size())};
+  move_tokens(config, weights, cache, indices(from, device), indices(to, device), -dropped);
+  sequence.tokens.erase(sequence.tokens.begin() + keep, sequence.tokens.begin() + keep + dropped);
+  truncate(sequence, count - dropped);
+  return dropped;
 }
 
 }  // namespace hearth::llm

@@ -45,6 +45,7 @@ struct Model::State {
   // The same with several sequences in one step, if they are not too long for that; rows in their order.
   std::vector<float> append_together(std::span<const Piece> pieces);
   void truncate(Sequence& sequence, std::int64_t count);
+  std::int64_t shift(Sequence& sequence, std::int64_t keep);  // as Session::shift
   const Tokenizer& tokenizer_or_throw() const;
 
  private:
@@ -62,5 +63,8 @@ struct Model::State {
 };
 
 Model make_model(const ModelFile& file, const LoadOptions& options);
+// What the options come to for a model: tokens of a sequence, and bytes of the cache for all of them.
+std::int64_t context_of(const ModelConfig& config, const LoadOptions& options);
+std::size_t cache_bytes_of(const ModelConfig& config, const LoadOptions& options);
 
 }  // namespace hearth::llm

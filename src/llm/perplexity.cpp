@@ -7,18 +7,12 @@
 #include <cmath>
 
 #include "hearth/error.h"
+#include "llm/log_probabilities.h"
 
 namespace hearth::llm {
 namespace {
 
 constexpr std::size_t rows_at_once = 64;  // of scores, which are large
-
-double surprise(std::span<const float> scores, TokenId token) {
-  const double most = *std::max_element(scores.begin(), scores.end());
-  double sum = 0;
-  for (const float score : scores) sum += std::exp(score - most);
-  return std::log(sum) + most - scores[static_cast<std::size_t>(token)];
-}
 
 class Total {
  public:
@@ -67,7 +61,7 @@ Perplexity measure_perplexity(const Model& model, std::span<const TokenId> token
     if (next > 1) session.feed(std::span(seen).first(next - 1));
     while (next < seen.size()) {
       const auto part = std::span(seen).subspan(next - 1, std::min(seen.size() - next, rows_at_once));
-      for (const auto& scores : session.feed_all(part)) total.add(surprise(scores, seen[next++]));
+      for (const auto& scores : session.feed_all(part)) total.add(-log_probability(scores, seen[next++]));
     }
     scored = end;
     ++windows;

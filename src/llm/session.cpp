@@ -1,12 +1,8 @@
-// Sessions: one sequence, its scores, and text from them.
+// Sessions: one sequence and its scores.
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <chrono>
-
 #include "hearth/error.h"
-#include "llm/model.h"
-#include "llm/stop_texts.h"
+#include "llm/session.h"
 
 namespace hearth::llm {
 namespace {
@@ -19,20 +15,16 @@ std::vector<std::vector<float>> rows_of(const std::vector<float>& flat, std::int
 
 }  // namespace
 
-struct Session::State {
-  std::shared_ptr<Model::State> model;
-  Sequence sequence;
+Session::State::State(std::shared_ptr<Model::State> of) : model(std::move(of)) {
+  if (model->sequences == model->most_sequences)
+    throw ValueError("[Session] all sequences of the model's cache are in use");
+  ++model->sequences;
+}
 
-  explicit State(std::shared_ptr<Model::State> of) : model(std::move(of)) {
-    if (model->sequences == model->most_sequences)
-      throw ValueError("[Session] all sequences of the model's cache are in use");
-    ++model->sequences;
-  }
-  ~State() {
-    model->truncate(sequence, 0);
-    --model->sequences;
-  }
-};
+Session::State::~State() {
+  model->truncate(sequence, 0);
+  --model->sequences;
+}
 
 Session::Session(const Model& model) : state_(std::make_unique<State>(model.state())) {}
 Session::~Session() = default;
@@ -70,88 +62,6 @@ std::vector<std::vector<float>> Session::feed_together(std::span<Session* const>
 
 const std::vector<TokenId>& Session::tokens() const { return state_->sequence.tokens; }
 void Session::truncate(std::int64_t count) { state_->model->truncate(state_->sequence, count); }
-
-std::string_view to_string(FinishReason reason) {
-  switch (reason) {
-    case FinishReason::end:
-      return "end";
-    case FinishReason::length:
-      return "length";
-    case FinishReason::stop:
-      return "stop";
-    case FinishReason::context:
-      return "context";
-    case FinishReason::cancelled:
-      break;
-  }
-  return "cancelled";
-}
-
-GenerateResult Session::generate(std::span<const TokenId> prompt, const GenerateOptions& options,
-                                 const std::function<bool(TokenId, std::string_view)>& each) {
-  using Clock = std::chrono::steady_clock;
-  const auto seconds_since = [](Clock::time_point start) {
-    return std::chrono::duration<double>(Clock::now() - start).count();
-  };
-  if (prompt.empty()) throw ValueError("[Session] generate() needs at least one token");
-  const Tokenizer& tokenizer = state_->model->tokenizer_or_throw();
-  GenerateResult result;
-  result.prompt_tokens = static_cast<std::int64_t>(prompt.size());
-  Sampler sampler(options.sampling);
-  sampler.saw(prompt);
-
-  // Of what the cache has, keep what the prompt begins with; the last token of the prompt is always run.
-  const std::vector<TokenId>& seen = state_->sequence.tokens;
-  const auto most = std::min(seen.size(), prompt.size() - 1);
-  const auto same = static_cast<std::size_t>(
-      std::mismatch(seen.begin(), seen.begin() + static_cast<std::ptrdiff_t>(most), prompt.begin()).first -
-      seen.begin());
-  truncate(static_cast<std::int64_t>(same));
-  result.reused_tokens = static_cast<std::int64_t>(same);
-
-  auto start = Clock::now();
-  std::vector<float> scores = feed(prompt.subspan(same));
-  result.prompt_seconds = seconds_since(start);
-  start = Clock::now();
-  StreamDecoder decoder(tokenizer, {.skip_special = true});
-  decoder.push(prompt.back());  // what follows is not the beginning of a text: it keeps its space
-  StopTexts stops(options.stop);
-  const auto give = [&](TokenId token, const std::string& text) {
-    result.text += text;
-    return !each || each(token, text);
-  };
-  for (;;) {
-    if (options.most_tokens >= 0 && static_cast<std::int64_t>(result.tokens.size()) >= options.most_tokens) {
-      result.reason = FinishReason::length;
-      break;
-    }
-    const TokenId token = sampler.choose(scores);
-    if (tokenizer.ends_generation(token) && !options.ignore_end) {
-      result.reason = FinishReason::end;
-      break;
-    }
-    result.tokens.push_back(token);
-    const std::string text = stops.push(decoder.push(token));
-    if (!give(token, text)) {
-      result.reason = FinishReason::cancelled;
-      break;
-    }
-    if (stops.found()) {
-      result.reason = FinishReason::stop;
-      break;
-    }
-    if (static_cast<std::int64_t>(seen.size()) == state_->model->context) {
-      result.reason = FinishReason::context;
-      break;
-    }
-    scores = feed({&token, 1});
-  }
-  if (result.reason != FinishReason::cancelled && !stops.found()) {
-    const std::string rest = stops.push(decoder.finish()) + stops.finish();
-    if (!rest.empty()) give(result.tokens.empty() ? TokenId{-1} : result.tokens.back(), rest);
-  }
-  result.generate_seconds = seconds_since(start);
-  return result;
-}
+std::int64_t Session::shift(std::int64_t keep) { return state_->model->shift(state_->sequence, keep); }
 
 }  // namespace hearth::llm

@@ -54,13 +54,20 @@ struct Weights {
   Rotation rope, local_rope;
 };
 
+// Of all tensors of a file.
+struct FileSize {
+  std::size_t bytes = 0;
+  std::int64_t numbers = 0;
+};
+
 // A model file, opened: its configuration, and its tensors under the names that GGUF gives them.
 struct ModelFile {
   ModelConfig config;
   std::function<bool(const std::string&)> contains;
   std::function<Tensor(const std::string&)> tensor;  // in host memory
   std::function<std::optional<Tokenizer>()> tokenizer;
-  std::string chat_template;                        // empty: none
+  std::string chat_template;  // empty: none
+  std::function<FileSize()> size;
   std::function<std::vector<std::string>()> names;  // of all tensors; throws FormatError for one without
   std::filesystem::path path;
 };

@@ -27,4 +27,18 @@ struct CachedAttentionOptions {
 Tensor cached_attention(const Tensor& q, const Tensor& keys, const Tensor& values, const Tensor& sequences,
                         const Tensor& positions, const Tensor& table, const CachedAttentionOptions& options);
 
+// Numbers of 8 bits, and a scale in f16 for every 32 neighbours along the last axis: as q8_0 has it, in two
+// tensors, so that rows can be stored.
+struct ScaledBytes {
+  Tensor bytes, scales;
+};
+inline constexpr std::int64_t scaled_run = 32;   // elements that share a scale
+ScaledBytes to_scaled_bytes(const Tensor& x);    // its last axis is a multiple of 32
+Tensor from_scaled_bytes(const ScaledBytes& x);  // f32
+
+// The same attention, on such keys and values. On a CPU only.
+Tensor cached_attention(const Tensor& q, const ScaledBytes& keys, const ScaledBytes& values,
+                        const Tensor& sequences, const Tensor& positions, const Tensor& table,
+                        const CachedAttentionOptions& options);
+
 }  // namespace hearth

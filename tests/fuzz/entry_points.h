@@ -27,4 +27,8 @@ void chat_template(io::Bytes file);  // rendered with a conversation
 
 void model_config(io::Bytes file);  // config.json of a language model
 
+// A grammar (GBNF), a schema of JSON: made into automata, and texts read by them.
+void grammar(io::Bytes file);
+void json_schema(io::Bytes file);
+
 }  // namespace hearth::fuzz

@@ -861,6 +861,56 @@ def chat_templates():
 
 # ---- config.json of language models
 
+def grammars():
+    good = {
+        "answers": 'root ::= answer ("," " "? answer){0,3}\nanswer ::= "yes" | "no" | [0-9]+ # numbers\n',
+        "nested": 'root ::= "(" root ")" | [^()]* ',
+        "unicode": 'root ::= [\\u00e0-\\U0001F600]+ "\\x41é" .',
+        "lines": 'root ::=\n  "a" (\n "b"\n | "c" )?\n  | "d"\n',
+        "empty_loops": 'root ::= (""* a? )* "x"\na ::= ("a"?)*\n',
+        "json": 'root ::= value\nvalue ::= "{" (pair ("," pair)*)? "}" | "[" (value ("," value)*)? "]" | string | "1"\n'
+                'pair ::= string ":" value\nstring ::= "\\"" [^"\\\\]* "\\""\n',
+    }
+    bad = {
+        "empty": "", "no_root": 'a ::= "x"', "unknown_rule": "root ::= b", "left": 'root ::= root "a" | "a"',
+        "hidden_left": 'root ::= a root | "x"\na ::= ""', "endless": 'root ::= "a" root', "open_text": 'root ::= "a',
+        "open_class": "root ::= [a", "huge": 'root ::= "a"{9999}{9999}', "deep": "root ::= " + "(" * 5000,
+        "twice": 'root ::= "a"\nroot ::= "b"', "backwards": "root ::= [z-a]", "surrogate": 'root ::= "\\ud800"',
+    }
+    for name, text in good.items():
+        put("grammar", f"good_{name}.gbnf", text.encode())
+    for name, text in bad.items():
+        put("grammar", f"bad_{name}.gbnf", text.encode())
+    put("grammar", "bad_bytes.gbnf", b'root ::= "\xff"')
+
+
+def json_schemas():
+    good = {
+        "any": {}, "true": True,
+        "person": {"type": "object", "properties": {"name": {"type": "string", "maxLength": 9}, "age": {"type": "integer", "minimum": 0,
+                   "maximum": 150}}, "required": ["name"], "additionalProperties": {"type": "number"}},
+        "tree": {"$ref": "#/$defs/n", "$defs": {"n": {"type": "array", "items": {"$ref": "#/$defs/n"}, "maxItems": 3}}},
+        "pattern": {"type": "string", "pattern": "^[^\\d\"]{1,3}(a|b)*\\.$"},
+        "tuple": {"type": "array", "prefixItems": [{"enum": [1, "x", None]}, {"const": {"a": []}}], "items": False},
+        "one": {"oneOf": [{"type": "null"}, {"type": "string", "format": "date"}]},
+        "all": {"allOf": [{"type": "object", "properties": {"a": True}}, {"required": ["a"]}]},
+        "number": {"type": "number", "exclusiveMinimum": -3, "maximum": 1000},
+    }
+    bad = {
+        "false": False, "type": {"type": "x"}, "not": {"not": {}}, "circle": {"$ref": "#"}, "nowhere": {"$ref": "#/x"},
+        "outside": {"$ref": "http://x"}, "many": {"type": "string", "maxLength": 10 ** 9},
+        "explosion": {"type": "array", "minItems": 0, "anyOf": [{"$ref": "#"}] * 4},
+        "lookahead": {"type": "string", "pattern": "(?!a)"}, "numbers": {"type": "integer", "minimum": 2, "maximum": 1},
+        "required": {"type": "object", "required": [1]}, "pointer": {"$ref": "#/~9"},
+    }
+    for name, schema in good.items():
+        put("json_schema", f"good_{name}.json", json.dumps(schema).encode())
+    for name, schema in bad.items():
+        put("json_schema", f"bad_{name}.json", json.dumps(schema).encode())
+    put("json_schema", "bad_empty.json", b"")
+    put("json_schema", "bad_deep.json", b'{"items":' * 5000)
+
+
 def model_configs():
     golden = json.loads((CORPUS.parent.parent / "golden" / "llm_models.json").read_text())
     configs = {model["name"]: model["config"] for model in golden}
@@ -950,3 +1000,5 @@ if __name__ == "__main__":
     encode_files()
     chat_templates()
     model_configs()
+    grammars()
+    json_schemas()

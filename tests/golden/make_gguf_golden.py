@@ -63,7 +63,7 @@ def add_tensors(writer):
     for kind in (GGMLQuantizationType.Q4_0, GGMLQuantizationType.Q5_1, GGMLQuantizationType.Q8_0,
                  GGMLQuantizationType.BF16):
         writer.add_tensor(kind.name.lower(), quantize(pattern((2, 3, 64), np.float32), kind), raw_dtype=kind)
-    writer.add_tensor("mxfp4", np.zeros((2, 17), np.uint8), raw_dtype=GGMLQuantizationType.MXFP4)
+    writer.add_tensor("iq2_s", np.zeros((2, 82), np.uint8), raw_dtype=GGMLQuantizationType.IQ2_S)
 
 
 def write_reference():

@@ -22,9 +22,15 @@ HEARTH_INLINE void add_scaled(float* to, const float* x, float factor, std::int6
 }
 
 template <typename T>
-HEARTH_INLINE const float* as_floats(const T* from, float* wide, std::int64_t n) {
+HEARTH_INLINE const float* as_floats(const T* from, const float16* scales, float* wide, std::int64_t n) {
   if constexpr (std::is_same_v<T, float>) {
     return from;
+  } else if constexpr (std::is_same_v<T, std::int8_t>) {
+    for (std::int64_t i = 0; i < n; i += 32) {
+      const float scale = scales[i / 32];
+      for (std::int64_t k = i; k < i + 32; ++k) wide[k] = static_cast<float>(from[k]) * scale;
+    }
+    return wide;
   } else {
     widen(from, wide, n);
     return wide;
@@ -43,14 +49,15 @@ void attend(const CachedQueries& work) {
     total[r] = 0;
     map(work.rows[r].out, n, [=]<typename V>(std::int64_t) HEARTH_LAMBDA { return V(0.0f); });
   }
-  const auto row_of = [&](const void* data, std::int64_t position) {
-    const std::int64_t slot = work.pages[position / work.page] * work.page + position % work.page;
-    return static_cast<const T*>(data) + slot * work.slot_stride;
+  const auto row_of = [&](const void* data, const float16* scales, std::int64_t position) {
+    const std::int64_t first =
+        (work.pages[position / work.page] * work.page + position % work.page) * work.slot_stride;
+    return as_floats(static_cast<const T*>(data) + first, scales + first / 32, wide, n);
   };
   for (std::int64_t begin = work.first; begin < work.end; begin += most) {
     const std::int64_t keys = work.end - begin < most ? work.end - begin : most;
     for (std::int64_t j = 0; j < keys; ++j) {
-      const float* key = as_floats(row_of(work.keys, begin + j), wide, n);
+      const float* key = row_of(work.keys, work.key_scales, begin + j);
       for (std::int64_t r = 0; r < count; ++r) {
         const auto& row = work.rows[r];
         const bool sees = begin + j >= row.first && begin + j <= row.last;
@@ -83,7 +90,7 @@ void attend(const CachedQueries& work) {
       largest[r] = now;
     }
     for (std::int64_t j = 0; j < keys; ++j) {
-      const float* value = as_floats(row_of(work.values, begin + j), wide, n);
+      const float* value = row_of(work.values, work.value_scales, begin + j);
       for (std::int64_t r = 0; r < count; ++r)
         if (const float weight = scores[r * most + j]; weight != 0)
           add_scaled(work.rows[r].out, value, weight, n);
@@ -99,6 +106,6 @@ void attend(const CachedQueries& work) {
 }  // namespace
 
 extern const CachedAttentionKernels cached_attention_kernels_table = {
-    {attend<float16>, attend<bfloat16>, attend<float>}};
+    {attend<float16>, attend<bfloat16>, attend<float>}, attend<std::int8_t>};
 
 }  // namespace hearth::cpu::HEARTH_ISA

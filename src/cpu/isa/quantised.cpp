@@ -42,6 +42,20 @@ INLINE u8x16 load(const void* from) {
 }
 INLINE i8x16 as_signed(u8x16 values) { return std::bit_cast<i8x16>(values); }
 
+// table[index], of indices below 16.
+INLINE i8x16 look_up(const std::int8_t (&table)[16], u8x16 indices) {
+#if defined(__ARM_NEON) && defined(__aarch64__)
+  return std::bit_cast<i8x16>(vqtbl1q_s8(vld1q_s8(table), std::bit_cast<uint8x16_t>(indices)));
+#elif defined(__AVX2__)
+  return std::bit_cast<i8x16>(
+      _mm_shuffle_epi8(std::bit_cast<__m128i>(load(table)), std::bit_cast<__m128i>(indices)));
+#else
+  i8x16 result;
+  for (int i = 0; i < 16; ++i) result[i] = table[indices[i]];
+  return result;
+#endif
+}
+
 // ---- sums of products ----
 
 #if defined(__ARM_NEON)
@@ -219,6 +233,17 @@ INLINE Piece unpack(const Q6_K& block, int piece) {
     result.offset[half] = 0;
   }
   return result;
+}
+
+INLINE Piece from_table(const std::int8_t (&table)[16], const std::uint8_t* halves, float d) {
+  const u8x16 q = load(halves);
+  return {{look_up(table, q & 15), look_up(table, q >> 4)}, {d, d}, {0, 0}};
+}
+INLINE Piece unpack(const IQ4_NL& block, int) {
+  return from_table(iq4_nl_numbers, block.q, half_value(block.d));
+}
+INLINE Piece unpack(const MXFP4& block, int) {
+  return from_table(mxfp4_numbers, block.q, mxfp4_scale(block.e));
 }
 
 template <typename Block>

@@ -151,6 +151,53 @@ struct q8_0 : Small {
   static DEVICE Scales scales(const Pair& pair, int) { return {half_of(pair.d), 0}; }
 };
 
+// Sixteen numbers of 8 bits, and halves of bytes as their places.
+template <u64 LOW, u64 HIGH>
+DEVICE RunWords look_up(const Packet<u32, 4>& from, u32 shift) {
+  RunWords run = cut(from, shift, 0x0f0f0f0fu);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    u32 numbers = 0;
+#pragma unroll
+    for (int byte = 0; byte < 32; byte += 8) {
+      const u32 place = run.q[i] >> byte & 15;
+      numbers |= (u32)((place < 8 ? LOW : HIGH) >> place % 8 * 8 & 255) << byte;
+    }
+    run.q[i] = numbers;
+  }
+  return run;
+}
+struct iq4_nl : Small {
+  static constexpr bool has_offset = false;
+  static constexpr int zero = 0;
+  using Pair = q4_0::Pair;
+  static DEVICE Pair pair(const Blocks& blocks, u64 block, u32 index) {
+    return q4_0::pair(blocks, block, index);
+  }
+  static DEVICE RunWords words(const Pair& pair, int half) {  // -127 -104 -83 ... -10, 1 13 ... 113
+    return look_up<0xf6eaddcfbfad9881u, 0x7159453526190d01u>(pair.q, 4 * half);
+  }
+  static DEVICE Scales scales(const Pair& pair, int) { return {half_of(pair.d), 0}; }
+};
+struct mxfp4 : Small {
+  static constexpr bool has_offset = false;
+  static constexpr int zero = 0;
+  struct Pair {
+    Packet<u32, 4> q;
+    u32 e;
+  };
+  static DEVICE Pair pair(const Blocks& blocks, u64 block, u32) {
+    return {packet(blocks.part(block, 0, 16)), *blocks.part(block, 16, 1)};
+  }
+  static DEVICE RunWords words(const Pair& pair, int half) {  // 0 1 2 3 4 6 8 12, and the same below zero
+    return look_up<0x0c08060403020100u, 0xf4f8fafcfdfeff00u>(pair.q, 4 * half);
+  }
+  static DEVICE Scales scales(const Pair& pair, int) {  // 2 ^ (e - 128)
+    const u32 bits = pair.e < 2 ? 0x00200000u << pair.e : (pair.e - 1) << 23;
+    return {bit_cast<f32>(bits), 0};
+  }
+};
+
 // ---- blocks of 256: eight pairs ----
 
 // Sixteen runs with a scale each; those of a pair are two apart, at places 0, 1, 4, 5, ...

@@ -1,0 +1,14 @@
+// Logarithms of probabilities, natural, by the scores that a model gives.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "hearth/llm.h"
+
+namespace hearth::llm {
+
+double log_probability(std::span<const float> scores, TokenId token);
+LogProbabilities log_probabilities(std::span<const float> scores, TokenId chosen, std::size_t best);
+
+}  // namespace hearth::llm

@@ -1,0 +1,25 @@
+// What a model will take of a device's memory, before it is loaded.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+
+#include "hearth/llm.h"
+
+namespace hearth::llm {
+
+struct MemoryPlan {
+  std::size_t weights = 0, cache = 0;
+  std::size_t working = 0;    // for what is computed in between; a guess
+  std::size_t available = 0;  // on the device, within the limits of the configuration
+  std::int64_t context = 0;   // tokens of each sequence
+  std::string advice = {};    // what would make it fit, where it does not; empty: nothing would
+  std::size_t needed() const { return weights + cache + working; }
+  bool fits() const { return needed() <= available; }
+};
+
+// Reads the beginnings of files. Throws as Model::load().
+MemoryPlan plan_memory(const std::filesystem::path& path, const LoadOptions& options);
+
+}  // namespace hearth::llm

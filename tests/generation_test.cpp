@@ -1,0 +1,303 @@
+// Generation: guessed tokens, contexts that move on, kinds of caches, log-probabilities.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "expect_error.h"
+#include "hearth/hearth.h"
+#include "hearth/llm.h"
+#include "llm/drafter.h"
+#include "llm/model.h"
+#include "llm/random_model.h"
+#include "llm/rope_frequencies.h"
+#include "llm/weights.h"
+
+namespace hearth::llm {
+namespace {
+
+using test::expect_error;
+const std::filesystem::path models = std::filesystem::path(HEARTH_SHARED_DIR) / "models";
+
+using Tokens = std::vector<TokenId>;
+
+double worst_difference(const std::vector<float>& a, const std::vector<float>& b) {
+  EXPECT_EQ(a.size(), b.size());
+  double worst = 0;
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i)
+    worst = std::max(worst, static_cast<double>(std::abs(a[i] - b[i])));
+  return worst;
+}
+
+TEST(LookUp, FindsWhatFollowedLast) {
+  const Tokens text{1, 2, 3, 4, 9, 2, 3, 5, 7, 2, 3};
+  EXPECT_EQ(look_up(text, 2, 3), (Tokens{5, 7, 2}));
+  EXPECT_EQ(look_up(text, 2, 100), (Tokens{5, 7, 2, 3}));
+  EXPECT_EQ(look_up(text, 3, 2), (Tokens{5, 7}));  // 7 2 3 came once: the last two decide
+  EXPECT_EQ(look_up(Tokens{1, 2, 3, 9, 3}, 1, 1), (Tokens{9}));
+  EXPECT_EQ(look_up(Tokens{1, 2, 3, 9, 3}, 2, 1), Tokens{});
+  EXPECT_EQ(look_up(Tokens{4, 4, 4}, 2, 5), (Tokens{4}));
+  EXPECT_EQ(look_up(Tokens{4}, 2, 5), Tokens{});
+}
+
+class Guesses : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::exists(models)) GTEST_SKIP() << models << " is not there";
+  }
+  const std::filesystem::path f32 = models / "tinystories-656K" / "f32",
+                              bf16 = models / "tinystories-656K" / "bf16",
+                              other = models / "stories260K" / "stories260K.gguf";
+};
+
+// Whoever guesses, the text is that of the model alone, and so is what the session remembers.
+TEST_F(Guesses, ChangeNothing) {
+  const Model model = Model::load(f32, {.cache_dtype = DType::f32}), same = Model::load(f32),
+              rounded = Model::load(bf16);
+  Session plain(model);
+  const Tokens prompt =
+      model.tokenizer().encode("Once upon a time there was a cat. Once upon a time there was a");
+  for (const double temperature : {0.0, 1.0}) {
+    plain.truncate(0);
+    const GenerateOptions alone{.most_tokens = 60, .sampling = {.temperature = temperature, .seed = 4}};
+    const auto expected = plain.generate(prompt, alone);
+    const Tokens remembered = plain.tokens();
+    EXPECT_EQ(expected.drafted_tokens, 0);
+    const auto check = [&](const GenerateOptions& options, double least_right) {
+      plain.truncate(0);
+      const auto got = plain.generate(prompt, options);
+      EXPECT_EQ(got.tokens, expected.tokens);
+      EXPECT_EQ(got.text, expected.text);
+      EXPECT_EQ(got.reason, expected.reason);
+      EXPECT_TRUE(got.drafted_tokens > 0 || (!options.draft && temperature > 0));
+      EXPECT_GE(static_cast<double>(got.accepted_tokens),
+                least_right * static_cast<double>(got.drafted_tokens));
+      const std::size_t shorter = std::min(plain.tokens().size(), remembered.size());
+      EXPECT_GE(shorter + 1, remembered.size());
+      EXPECT_TRUE(std::equal(remembered.begin(), remembered.begin() + static_cast<std::ptrdiff_t>(shorter),
+                             plain.tokens().begin()));
+    };
+    GenerateOptions options = alone;
+    options.draft = same;
+    check(options, 1.0);
+    options.most_drafted = 1;
+    check(options, 1.0);
+    options.most_drafted = 30;
+    options.draft = rounded;
+    check(options, temperature == 0 ? 0.8 : 0.3);
+    options.draft.reset();
+    options.lookup = 2;
+    options.most_drafted = 5;
+    check(options, 0);
+    options.draft = same;  // where nothing is found, the model guesses
+    check(options, 0);
+  }
+}
+
+// The model with noise in its weights: it guesses wrong often enough.
+Model noisy_copy(const std::filesystem::path& path) {
+  ModelFile file = open_model(path);
+  file.tensor = [tensor = file.tensor](const std::string& name) {
+    const Tensor weight = tensor(name);
+    return weight + randn(weight.shape()) * 0.05;
+  };
+  manual_seed(1);
+  return make_model(file, {});
+}
+
+// The distribution of pairs of tokens, the second of which was guessed, is that of the model.
+TEST_F(Guesses, LeaveTheDistributionAsItIs) {
+  const Model model = Model::load(f32, {.cache_dtype = DType::f32}), draft = noisy_copy(f32);
+  Session session(model);
+  const Tokens prompt = model.tokenizer().encode("The dog");
+  const SamplingOptions sampling{.temperature = 2, .top_k = 3, .top_p = 1, .min_p = 0};
+  std::map<std::pair<TokenId, TokenId>, double> expected, counts;
+  for (const auto& [first, p] : Sampler(sampling).distribution(session.feed(prompt))) {
+    for (const auto& [second, q] : Sampler(sampling).distribution(session.feed({&first, 1})))
+      expected[{first, second}] = p * q;
+    session.truncate(static_cast<std::int64_t>(prompt.size()));
+  }
+  constexpr int draws = 1500;
+  std::int64_t right = 0, guessed = 0;
+  for (std::uint64_t seed = 1; seed <= draws; ++seed) {
+    GenerateOptions options{.most_tokens = 3, .sampling = sampling, .ignore_end = true, .draft = draft};
+    options.sampling.seed = seed;
+    const auto result = session.generate(prompt, options);
+    ++counts[{result.tokens[0], result.tokens[1]}];
+    right += result.accepted_tokens;
+    guessed += result.drafted_tokens;
+  }
+  EXPECT_GT(right, draws / 4);
+  EXPECT_GT(guessed, right + draws / 20);
+  double chi = 0, total = 0;
+  for (const auto& [pair, probability] : expected) {
+    chi += std::pow(counts[pair] - probability * draws, 2) / (probability * draws);
+    total += counts[pair];
+  }
+  EXPECT_EQ(total, draws);
+  EXPECT_LT(chi, 26.1);  // 8 degrees of freedom: p = 0.001
+}
+
+TEST_F(Guesses, WrongUseIsRefused) {
+  const Model model = Model::load(f32), stranger = Model::load(other);
+  Session session(model);
+  const Tokens prompt = model.tokenizer().encode("The dog");
+  expect_error<ValueError>([&] { session.generate(prompt, {.draft = stranger}); },
+                           {"draft model", "other tokens"});
+  expect_error<ValueError>([&] { session.generate(prompt, {.lookup = -1}); }, {"lookup -1"});
+  expect_error<ValueError>([&] { session.generate(prompt, {.keep = model.context()}); },
+                           {"nothing can be dropped"});
+  expect_error<ValueError>([&] { session.generate({}); }, {"at least one token"});
+  const Model small = Model::load(f32, {.context = 4});  // its context ends early: no guesses, no error
+  const auto result =
+      session.generate(prompt, {.most_tokens = 20, .sampling = {.temperature = 0}, .draft = small});
+  EXPECT_EQ(result.tokens.size(), 20u);
+}
+
+TEST_F(Guesses, LogProbabilitiesAreOfTheModel) {
+  const Model model = Model::load(other);
+  Session session(model);
+  const Tokens prompt = model.tokenizer().encode("One day");
+  const auto result = session.generate(prompt, {.most_tokens = 8,
+                                                .sampling = {.temperature = 3, .seed = 2},
+                                                .best_log_probabilities = 3,
+                                                .lookup = 1});
+  ASSERT_EQ(result.log_probabilities.size(), result.tokens.size());
+  session.truncate(0);
+  std::vector<float> scores = session.feed(prompt);
+  for (std::size_t i = 0; i < result.tokens.size(); ++i) {
+    double sum = 0;
+    for (const float score : scores) sum += std::exp(static_cast<double>(score));
+    const LogProbabilities& got = result.log_probabilities[i];
+    EXPECT_EQ(got.chosen.token, result.tokens[i]);
+    EXPECT_NEAR(got.chosen.log_probability,
+                scores[static_cast<std::size_t>(result.tokens[i])] - std::log(sum), 1e-3);
+    EXPECT_EQ(got.best.size(), 3u);
+    EXPECT_EQ(got.best[0].token, std::max_element(scores.begin(), scores.end()) - scores.begin());
+    scores = session.feed({&result.tokens[i], 1});
+  }
+}
+
+// ---- contexts that move on
+
+ModelConfig config_of(std::int64_t layers) {
+  ModelConfig c = find_known_shape("tiny").config;
+  c.layers = layers;
+  c.windows.assign(static_cast<std::size_t>(layers), 0);
+  return c;
+}
+
+Tokens text_of(std::size_t size) {
+  Tokens tokens;
+  for (std::size_t i = 0; i < size; ++i) tokens.push_back(static_cast<TokenId>(i * 37 % 511));
+  return tokens;
+}
+
+// In a model of one layer keys and values depend on their own tokens only: after a shift they are what they
+// would be from scratch.
+void check_shift(const ModelConfig& config, DType cache, double tolerance) {
+  manual_seed(3);
+  const Model model =
+      make_random_model(config, {.type = DType::f32}, {.context = 100, .cache_dtype = cache, .sequences = 3});
+  Session session(model), fresh(model), between(model);
+  const Tokens text = text_of(90), next{5};
+  for (std::size_t i = 0; i < text.size(); i += 10) {  // pages of two sequences alternate
+    session.feed(std::span(text).subspan(i, 10));
+    between.feed(std::span(text).subspan(i, 10));
+  }
+  const std::int64_t dropped = session.shift(7);
+  EXPECT_EQ(dropped, 41);
+  Tokens left(text.begin(), text.begin() + 7);
+  left.insert(left.end(), text.begin() + 48, text.end());
+  EXPECT_EQ(session.tokens(), left);
+  fresh.feed(left);
+  EXPECT_LE(worst_difference(session.feed(next), fresh.feed(next)), tolerance);
+  session.truncate(0);
+  fresh.truncate(0);
+  session.feed(text);
+  fresh.feed(text);  // pages have been given back
+  EXPECT_LE(worst_difference(session.feed(next), fresh.feed(next)), tolerance);
+}
+
+TEST(Shift, IsTheTextWithoutWhatWasDropped) {
+  ModelConfig c = config_of(1);
+  check_shift(c, DType::f32, 2e-5);
+  check_shift(c, DType::f16, 2e-3);
+  check_shift(c, DType::q8_0, 0.1);
+  c.rope_interleaved = !c.rope_interleaved;
+  check_shift(c, DType::f32, 2e-5);
+  c.rope.scale = 1.7;
+  check_shift(c, DType::f32, 2e-5);
+  c.rope.frequencies.resize(c.rope.frequencies.size() / 2);  // half of the features stay
+  check_shift(c, DType::f32, 2e-5);
+  c.windows[0] = 20;
+  c.local_rope = plain_rope(500, c.head_size);
+  check_shift(c, DType::f32, 2e-5);
+  c.without_rope = {true};
+  check_shift(c, DType::f32, 2e-5);
+}
+
+TEST(Shift, WrongUseIsRefused) {
+  const Model model = make_random_model(config_of(2), {.type = DType::f32}, {.context = 64});
+  Session session(model);
+  const Tokens text = text_of(10);
+  session.feed(text);
+  expect_error<ValueError>([&] { session.shift(9); }, {"cannot keep 9 of 10"});
+  expect_error<ValueError>([&] { session.shift(-1); }, {"cannot keep -1"});
+  EXPECT_EQ(session.shift(8), 1);
+  EXPECT_EQ(session.tokens().size(), 9u);
+}
+
+TEST(Shift, GenerationGoesOn) {
+  const auto path = models / "stories260K" / "stories260K.gguf";
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is not there";
+  const Model model = Model::load(path, {.context = 48});
+  Session session(model);
+  const Tokens prompt = model.tokenizer().encode("Once upon a time");
+  GenerateOptions options{.most_tokens = 200, .sampling = {.temperature = 0}, .ignore_end = true};
+  const auto stopped = session.generate(prompt, options);
+  EXPECT_EQ(stopped.reason, FinishReason::context);
+  EXPECT_EQ(stopped.tokens.size() + prompt.size(), 49u);  // the last one is not in the cache
+  options.keep = 5;
+  const auto whole = session.generate(prompt, options);
+  EXPECT_EQ(whole.reason, FinishReason::length);
+  EXPECT_EQ(whole.tokens.size(), 200u);
+  EXPECT_GE(whole.shifts, 7);
+  EXPECT_TRUE(std::equal(prompt.begin(), prompt.end(), session.tokens().begin()));
+  EXPECT_TRUE(std::equal(stopped.tokens.begin(), stopped.tokens.end(), whole.tokens.begin()));
+  options.lookup = 2;  // guesses never go beyond the context
+  const auto guessed = session.generate(prompt, options);
+  EXPECT_EQ(guessed.tokens.size(), 200u);
+  EXPECT_GE(guessed.shifts, 7);
+}
+
+// ---- kinds of caches
+
+TEST(Caches, SmallerOnesAreNearlyAsGood) {
+  const ModelConfig c = config_of(2);
+  const Tokens text = text_of(70), next{9};
+  const auto scores_of = [&](DType cache, std::size_t& bytes) {
+    manual_seed(3);
+    const Model model = make_random_model(c, {.type = DType::f32}, {.context = 96, .cache_dtype = cache});
+    bytes = model.cache_bytes();
+    Session session(model);
+    session.feed(text);
+    return session.feed(next);
+  };
+  std::size_t full = 0, bytes = 0;
+  const auto expected = scores_of(DType::f32, full);
+  EXPECT_LE(worst_difference(scores_of(DType::f16, bytes), expected), 4e-3);
+  EXPECT_EQ(bytes, full / 2);
+  EXPECT_LE(worst_difference(scores_of(DType::bf16, bytes), expected), 4e-2);
+  EXPECT_LE(worst_difference(scores_of(DType::q8_0, bytes), expected), 0.1);
+  EXPECT_EQ(bytes, full / 128 * 34);
+  ModelConfig odd = c;
+  odd.head_size = 48;
+  expect_error<ValueError>(
+      [&] { make_random_model(odd, {.type = DType::f32}, {.cache_dtype = DType::q8_0}); },
+      {"multiple of 32", "48"});
+  expect_error<ValueError>([&] { make_random_model(c, {.type = DType::f32}, {.cache_dtype = DType::q4_0}); },
+                           {"q4_0", "q8_0 are possible"});
+}
+
+}  // namespace
+}  // namespace hearth::llm
