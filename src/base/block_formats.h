@@ -86,7 +86,7 @@ struct MXFP4 {  // the same
 // What the sixteen numbers of formats with a table stand for. Those of iq4_nl lie closer around zero; those
 // of mxfp4 are twice the numbers of OCP's E2M1, and 2 ^ (e - 128) is half its scale.
 constexpr std::int8_t iq4_nl_numbers[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
-                                                   1,    13,   25,  38,  53,  69,  89,  113};
+                                            1,    13,   25,  38,  53,  69,  89,  113};
 constexpr std::int8_t mxfp4_numbers[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 constexpr float mxfp4_scale(std::uint8_t e) {  // the lowest two are not normal numbers
   return std::bit_cast<float>(e < 2 ? 0x00200000u << e : static_cast<std::uint32_t>(e - 1) << 23);

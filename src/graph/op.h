@@ -82,7 +82,7 @@ enum class OpKind : std::uint8_t {
   HEARTH_OP(cross_entropy_grad, composite, "gradient of cross_entropy by the scores")                     \
   HEARTH_OP(dequantise, quantised, "elements of a block format as numbers")                               \
   HEARTH_OP(quantised_take, quantised, "rows of a block format chosen by indices, as numbers")            \
-  HEARTH_OP(quantised_matmul, quantised, "x @ transposed(w), w (N, K) in blocks or 16 bits")                 \
+  HEARTH_OP(quantised_matmul, quantised, "x @ transposed(w), w (N, K) in blocks or 16 bits")              \
   HEARTH_OP(random_uniform, random, "uniform in [0, 1)")                                                  \
   HEARTH_OP(random_normal, random, "standard normal")                                                     \
   HEARTH_OP(random_bits, random, "63 random bits as i64")
