@@ -20,8 +20,8 @@ from compare_torch import TransformerBlock
 
 
 def seconds_of(work, slice=0.01, least_calls=5, rounds=18):
-    """Median seconds of one call, measured by events around several: for as long as hearth-gpu-bench takes for its two
-    candidates, because a GPU that works for longer gets slower."""
+    """Median seconds of one call, measured by events around several, for as long as hearth-gpu-bench takes for its two
+    candidates."""
     def timed(calls):
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         begin.record()
