@@ -20,6 +20,12 @@ GemmStackStrides stack_strides(const Strides& strides) {
   return result;
 }
 
+// " + where this product's part of an operand begins"; nothing where there is one product, for which the
+// registers that it takes would be wasted.
+std::string stack_offset(const MatrixProduct& product, std::string_view strides) {
+  return product.count == 1 ? "" : fmt::format(" + gemm::stack_offset(stack, {}, product)", strides);
+}
+
 }  // namespace
 
 MatrixProduct::MatrixProduct(const Step& step)
@@ -74,7 +80,8 @@ FinishText::FinishText(const MatrixProduct& product, bool in_packets) {
     const std::size_t value = i + 1;
     pass(fmt::format("const {}*", storage_type(product.inputs[i])), fmt::format("in{}", value));
     pass("GemmPlace", fmt::format("place{}", value));
-    start += fmt::format("    at{0} = in{0} + gemm::stack_offset(stack, place{0}.stack, product);\n", value);
+    start += fmt::format("    at{0} = in{0}{1};\n", value,
+                         stack_offset(product, fmt::format("place{}.stack", value)));
     runs += fmt::format("    Packet<{}, N> run{};\n", storage_type(product.inputs[i]), value);
     fetches += i == 0 ? "" : ", ";
     if (in_packets && product.whole_runs(i))
@@ -130,11 +137,11 @@ std::string matrix_sources(const MatrixProduct& product) {
   for (const char* operand : {"a", "b"})
     text += fmt::format(
         "  const auto source_{0} = [&](u64 product, i64 end) {{\n"
-        "    return gemm::Matrix<{1}>{{{0} + gemm::stack_offset(stack, stack_{0}, product), shape.{0}_{2}, "
+        "    return gemm::Matrix<{1}>{{{0}{3}, shape.{0}_{2}, "
         "shape.{0}_k, "
         "shape.{2}s, end}};\n  }};\n",
         operand, storage_type(*operand == 'a' ? product.a.dtype : product.b.dtype),
-        *operand == 'a' ? "row" : "column");
+        *operand == 'a' ? "row" : "column", stack_offset(product, fmt::format("stack_{}", operand)));
   return text;
 }
 
