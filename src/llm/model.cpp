@@ -312,7 +312,6 @@ std::int64_t Model::State::shift(Sequence& sequence, std::int64_t keep) {
   }
   const NoGrad no_gradients;
   const DeviceScope here(device);
-  const Shape shape{static_cast<std::int64_t>(from.size())};
   move_tokens(config, weights, cache, indices(from, device), indices(to, device), -dropped);
   sequence.tokens.erase(sequence.tokens.begin() + keep, sequence.tokens.begin() + keep + dropped);
   truncate(sequence, count - dropped);
