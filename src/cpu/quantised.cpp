@@ -16,6 +16,7 @@
 #include "cpu/quantised_kernels.h"
 #include "cpu/scratch.h"
 #include "cpu/strided_copy.h"
+#include "cpu/tile_product_kernels.h"
 #include "hearth/error.h"
 
 namespace hearth::cpu {
@@ -117,7 +118,12 @@ std::unique_ptr<Kernel> make_take(const Step& step) {
 class BlockProduct {
  public:
   BlockProduct(DType format, std::int64_t rows, std::int64_t columns, std::int64_t depth)
-      : format_(format), rows_(rows), columns_(columns), depth_(depth), kernels_(quantised_kernels()) {}
+      : format_(format),
+        rows_(rows),
+        columns_(columns),
+        depth_(depth),
+        kernels_(quantised_kernels()),
+        tiles_(tile_product_kernels()) {}
 
   void multiply(const float* x, const void* weights, float* out) const {
     constexpr std::int64_t few = 8;  // rows: up to here the weights' bytes cost more than the arithmetic
@@ -125,6 +131,8 @@ class BlockProduct {
       std::fill(out, out + rows_ * columns_, 0.0f);
     else if (rows_ <= few && is_quantised(format_))
       multiply_rounded(x, weights, out);
+    else if (tiles_.rows > 0 && is_quantised(format_))
+      multiply_tiles(x, weights, out);
     else
       multiply_panels(x, weights, out);
   }
@@ -154,6 +162,74 @@ class BlockProduct {
     });
   }
 
+  // Integers, in tiles (cpu/tile_product_kernels.h).
+  void multiply_tiles(const float* x, const void* weights, float* out) const {
+    constexpr std::int64_t together = 1024;  // rows that an arranged panel of weights meets
+    for (std::int64_t first = 0; first < rows_; first += together)
+      multiply_tiles(x + first * depth_, std::min(together, rows_ - first), weights, out + first * columns_);
+  }
+
+  void multiply_tiles(const float* x, std::int64_t rows, const void* weights, float* out) const {
+    const std::int64_t pieces = depth_ / 32, row_tiles = (rows + tiles_.rows - 1) / tiles_.rows;
+    const std::int64_t row_tile_bytes = pieces * tiles_.row_piece_bytes;
+    const Scratch arranged(row_tiles * row_tile_bytes / static_cast<std::int64_t>(sizeof(float)));
+    auto* const row_tile = reinterpret_cast<char*>(arranged.data());
+    parallel_for(row_tiles, 1, [&](std::int64_t begin, std::int64_t end) {
+      const Scratch memory(tiles_.rows * pieces *
+                           static_cast<std::int64_t>(sizeof(ActivationBlock) / sizeof(float)));
+      auto* rounded = reinterpret_cast<ActivationBlock*>(memory.data());
+      for (std::int64_t tile = begin; tile < end; ++tile) {
+        const std::int64_t first = tile * tiles_.rows, count = std::min(tiles_.rows, rows - first);
+        kernels_.round(x + first * depth_, rounded, count * depth_);
+        tiles_.arrange_rows(rounded, pieces, count, pieces, row_tile + tile * row_tile_bytes);
+      }
+    });
+
+    const auto arrange = tiles_.arrange_columns[format_index(format_)];
+    const auto multiply = tiles_.multiply[format_index(format_)];
+    // A panel is some tiles of columns by some pieces, small enough for the cache next to the core.
+    constexpr std::int64_t most_pieces = 64;
+    const std::int64_t wide = columns_ / (4 * thread_count()) / tiles_.columns;
+    const std::int64_t panel_tiles = std::clamp<std::int64_t>(wide, 1, 64 / tiles_.columns);
+    const std::int64_t panel = panel_tiles * tiles_.columns;
+    parallel_for((columns_ + panel - 1) / panel, 1, [&](std::int64_t begin, std::int64_t end) {
+      const std::int64_t column_tile_bytes = most_pieces * tiles_.column_piece_bytes;
+      const Scratch memory(panel_tiles * column_tile_bytes / static_cast<std::int64_t>(sizeof(float)));
+      auto* const column_tile = reinterpret_cast<char*>(memory.data());
+      for (std::int64_t first = begin * panel; first < std::min(end * panel, columns_); first += panel)
+        for (std::int64_t piece = 0; piece < pieces; piece += most_pieces) {
+          const std::int64_t count = std::min(most_pieces, pieces - piece);
+          const std::int64_t last = std::min(first + panel, columns_);
+          char* tile = column_tile;
+          for (std::int64_t column = first; column < last;
+               column += tiles_.columns, tile += column_tile_bytes)
+            arrange(row_at(weights, format_, column * depth_ + piece * 32), storage_bytes(format_, depth_),
+                    std::min(tiles_.columns, last - column), count, tile);
+          for (std::int64_t r = 0; r < row_tiles; ++r) {
+            const char* from = row_tile + r * row_tile_bytes + piece * tiles_.row_piece_bytes;
+            const std::int64_t height = std::min(tiles_.rows, rows - r * tiles_.rows);
+            tile = column_tile;
+            for (std::int64_t column = first; column < last;
+                 column += tiles_.columns, tile += column_tile_bytes) {
+              float* const to = out + r * tiles_.rows * columns_ + column;
+              const std::int64_t width = std::min(tiles_.columns, last - column);
+              if (height == tiles_.rows && width == tiles_.columns) {
+                multiply(from, tile, count, to, columns_, piece > 0);
+                continue;
+              }
+              alignas(64) float products[most_tile_elements];
+              multiply(from, tile, count, products, tiles_.columns, false);
+              for (std::int64_t i = 0; i < height; ++i)
+                for (std::int64_t c = 0; c < width; ++c) {
+                  float& element = to[i * columns_ + c];
+                  element = (piece > 0 ? element : 0) + products[i * tiles_.columns + c];
+                }
+            }
+          }
+        }
+    });
+  }
+
   // Rows of weights become numbers a panel at a time, small enough to stay in the cache.
   void multiply_panels(const float* x, const void* weights, float* out) const {
     const std::int64_t panel = std::clamp<std::int64_t>((256 << 10) / depth_, 16, 256);
@@ -179,6 +255,7 @@ class BlockProduct {
   DType format_;
   std::int64_t rows_, columns_, depth_;
   const QuantisedKernels& kernels_;
+  const TileProductKernels& tiles_;
 };
 
 std::unique_ptr<Kernel> make_product(const Step& step) {

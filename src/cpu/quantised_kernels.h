@@ -28,21 +28,4 @@ struct QuantisedKernels {
 
 }  // namespace hearth::cpu
 
-#if defined(__aarch64__)
-// Dot products of bytes came with Armv8.2, so there is one more variant of these alone.
-namespace hearth::cpu {
-namespace baseline {
-extern const QuantisedKernels quantised_kernels_table;
-}
-namespace dotprod {
-extern const QuantisedKernels quantised_kernels_table;
-}
-inline const QuantisedKernels& quantised_kernels() {
-  static const QuantisedKernels& chosen =
-      has_dotprod() ? dotprod::quantised_kernels_table : baseline::quantised_kernels_table;
-  return chosen;
-}
-}  // namespace hearth::cpu
-#else
-HEARTH_DECLARE_ISA_TABLE(QuantisedKernels, quantised_kernels)
-#endif
+HEARTH_DECLARE_BYTES_ISA_TABLE(QuantisedKernels, quantised_kernels)
