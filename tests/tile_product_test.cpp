@@ -67,10 +67,10 @@ struct Operands {
 
   // The product of a rounded row with row `column` of the weights, and what its terms add up to without
   // signs.
-  Sum expected(const ActivationBlock* x, std::int64_t column) const {
+  Sum expected(RoundedRows x, std::int64_t column) const {
     double sum = 0, size = 0;
     for (std::int64_t k = 0; k < depth; ++k) {
-      const double term = static_cast<double>(x[k / 32].scale) * x[k / 32].q[k % 32] *
+      const double term = static_cast<double>(x.scale[k / 32]) * x.q[k] *
                           static_cast<double>(numbers[static_cast<std::size_t>(column * depth + k)]);
       sum += term;
       size += std::abs(term);
@@ -79,14 +79,21 @@ struct Operands {
   }
 };
 
-std::vector<ActivationBlock> rounded_rows(std::int64_t rows, std::int64_t depth, std::mt19937& random) {
-  std::normal_distribution<float> normal;
-  std::vector<float> x(static_cast<std::size_t>(rows * depth));
-  for (float& value : x) value = normal(random);
-  std::vector<ActivationBlock> result(static_cast<std::size_t>(rows * depth / 32));
-  baseline::quantised_kernels_table.round(x.data(), result.data(), rows * depth);
-  return result;
-}
+struct Activations {
+  std::vector<std::int8_t> q;
+  std::vector<float> scale, sum;
+
+  Activations(std::int64_t rows, std::int64_t depth, std::mt19937& random)
+      : q(static_cast<std::size_t>(rows * depth)), scale(q.size() / 32), sum(q.size() / 16) {
+    std::normal_distribution<float> normal;
+    std::vector<float> x(q.size());
+    for (float& value : x) value = normal(random);
+    baseline::quantised_kernels_table.round(x.data(), rows_from(0), rows * depth);
+  }
+  RoundedRows rows_from(std::int64_t piece) {
+    return {q.data() + piece * 32, scale.data() + piece, sum.data() + piece * 2};
+  }
+};
 
 // Memory aligned as scratch memory is.
 struct alignas(64) Line {
@@ -115,10 +122,10 @@ TEST_P(Products, OfTilesAreThoseOfTheIntegers) {
       for (const std::int64_t missing : {0, 1, 3}) {
         const std::int64_t rows = tiles.rows - missing, columns = tiles.columns - missing;
         const Operands operands(format(), columns, pieces * 32, random);
-        const auto x = rounded_rows(rows, pieces * 32, random);
+        Activations x(rows, pieces * 32, random);
         std::vector<Line> row_tile(lines(pieces * tiles.row_piece_bytes)),
             column_tile(lines(pieces * tiles.column_piece_bytes));
-        tiles.arrange_rows(x.data(), pieces, rows, pieces, row_tile.data());
+        tiles.arrange_rows(x.rows_from(0), rows, pieces, row_tile.data());
         tiles.arrange_columns[operands.index](operands.weights.data(), operands.row_bytes, columns, pieces,
                                               column_tile.data());
         const std::int64_t stride = tiles.columns + 5;
@@ -135,7 +142,7 @@ TEST_P(Products, OfTilesAreThoseOfTheIntegers) {
               continue;
             }
             const auto [sum, size] =
-                r < rows && c < columns ? operands.expected(x.data() + r * pieces, c) : Sum{0, 0};
+                r < rows && c < columns ? operands.expected(x.rows_from(r * pieces), c) : Sum{0, 0};
             ASSERT_NEAR(once[at], sum, precision * size) << r << " " << c;
             ASSERT_EQ(out[at], once[at] + once[at]);
           }
@@ -150,11 +157,11 @@ TEST_P(Products, OfTilesKeepNaNToItsRow) {
     if (tiles.rows == 0) continue;
     constexpr std::int64_t pieces = 8;
     const Operands operands(format(), tiles.columns, pieces * 32, random);
-    auto x = rounded_rows(tiles.rows, pieces * 32, random);
-    x[3 * pieces + 5].scale = std::numeric_limits<float>::quiet_NaN();
+    Activations x(tiles.rows, pieces * 32, random);
+    x.scale[3 * pieces + 5] = std::numeric_limits<float>::quiet_NaN();
     std::vector<Line> row_tile(lines(pieces * tiles.row_piece_bytes)),
         column_tile(lines(pieces * tiles.column_piece_bytes));
-    tiles.arrange_rows(x.data(), pieces, tiles.rows, pieces, row_tile.data());
+    tiles.arrange_rows(x.rows_from(0), tiles.rows, pieces, row_tile.data());
     tiles.arrange_columns[operands.index](operands.weights.data(), operands.row_bytes, tiles.columns, pieces,
                                           column_tile.data());
     std::vector<float> out(static_cast<std::size_t>(tiles.rows * tiles.columns));
@@ -168,17 +175,18 @@ TEST_P(Products, OfTilesKeepNaNToItsRow) {
 TEST_P(Products, OfRowsAreThoseOfTheIntegers) {
   std::mt19937 random(3);
   for (const Variant& variant : variants())
-    for (const std::int64_t depth : {block_elements(format()), std::int64_t{768}, std::int64_t{1280}}) {
+    for (const std::int64_t depth :
+         {block_elements(format()), 7 * block_elements(format()), std::int64_t{1280}}) {
       SCOPED_TRACE(variant.name);
       const Operands operands(format(), 3, depth, random);
-      const auto x = rounded_rows(4, depth, random);
+      Activations x(4, depth, random);
       for (std::int64_t column = 0; column < 3; ++column) {
         const char* weights = operands.weights.data() + column * operands.row_bytes;
         float one = 0, four[4] = {};
-        variant.dots->dot1[operands.index](weights, x.data(), depth / 32, &one, depth);
-        variant.dots->dot4[operands.index](weights, x.data(), depth / 32, four, depth);
+        variant.dots->dot1[operands.index](weights, x.rows_from(0), &one, depth);
+        variant.dots->dot4[operands.index](weights, x.rows_from(0), four, depth);
         for (std::int64_t r = 0; r < 4; ++r) {
-          const auto [sum, size] = operands.expected(x.data() + r * depth / 32, column);
+          const auto [sum, size] = operands.expected(x.rows_from(r * depth / 32), column);
           if (r == 0) {
             ASSERT_NEAR(one, sum, precision * size);
           }

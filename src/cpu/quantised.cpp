@@ -114,6 +114,22 @@ std::unique_ptr<Kernel> make_take(const Step& step) {
   });
 }
 
+class RoundedMemory {
+ public:
+  RoundedMemory(std::int64_t rows, std::int64_t depth)
+      : depth_(depth), scales_(rows * depth / 32), memory_(rows * depth / 4 + 3 * scales_) {}
+  // From `first` on.
+  RoundedRows rows(std::int64_t first = 0) const {
+    float* const scale = memory_.data() + first * depth_ / 32;
+    float* const sum = memory_.data() + scales_ + first * depth_ / 16;
+    return {reinterpret_cast<std::int8_t*>(memory_.data() + 3 * scales_) + first * depth_, scale, sum};
+  }
+
+ private:
+  std::int64_t depth_, scales_;
+  Scratch memory_;
+};
+
 // x (rows, depth) @ transposed(w (columns, depth)), w in blocks or in 16 bits.
 class BlockProduct {
  public:
@@ -140,11 +156,11 @@ class BlockProduct {
  private:
   // Each row of weights meets all rows of x while it is in the cache.
   void multiply_rounded(const float* x, const void* weights, float* out) const {
-    const std::int64_t blocks = depth_ / 32;
-    const Scratch memory(rows_ * blocks * static_cast<std::int64_t>(sizeof(ActivationBlock) / sizeof(float)));
-    auto* rounded = reinterpret_cast<ActivationBlock*>(memory.data());
-    parallel_for(rows_ * blocks, 512, [&](std::int64_t begin, std::int64_t end) {
-      kernels_.round(x + begin * 32, rounded + begin, (end - begin) * 32);
+    const RoundedMemory memory(rows_, depth_);
+    const RoundedRows rounded = memory.rows();
+    parallel_for(rows_ * depth_ / 32, 512, [&](std::int64_t begin, std::int64_t end) {
+      kernels_.round(x + begin * 32, {rounded.q + begin * 32, rounded.scale + begin, rounded.sum + begin * 2},
+                     (end - begin) * 32);
     });
     const auto dot1 = kernels_.dot1[format_index(format_)], dot4 = kernels_.dot4[format_index(format_)];
     const std::int64_t grain = std::max<std::int64_t>(1, 32768 / depth_);
@@ -154,10 +170,10 @@ class BlockProduct {
         float sums[4];
         std::int64_t r = 0;
         for (; r + 4 <= rows_; r += 4) {
-          dot4(row, rounded + r * blocks, blocks, sums, depth_);
+          dot4(row, memory.rows(r), sums, depth_);
           for (std::int64_t i = 0; i < 4; ++i) out[(r + i) * columns_ + column] = sums[i];
         }
-        for (; r < rows_; ++r) dot1(row, rounded + r * blocks, blocks, out + r * columns_ + column, depth_);
+        for (; r < rows_; ++r) dot1(row, memory.rows(r), out + r * columns_ + column, depth_);
       }
     });
   }
@@ -175,13 +191,11 @@ class BlockProduct {
     const Scratch arranged(row_tiles * row_tile_bytes / static_cast<std::int64_t>(sizeof(float)));
     auto* const row_tile = reinterpret_cast<char*>(arranged.data());
     parallel_for(row_tiles, 1, [&](std::int64_t begin, std::int64_t end) {
-      const Scratch memory(tiles_.rows * pieces *
-                           static_cast<std::int64_t>(sizeof(ActivationBlock) / sizeof(float)));
-      auto* rounded = reinterpret_cast<ActivationBlock*>(memory.data());
+      const RoundedMemory rounded(tiles_.rows, depth_);
       for (std::int64_t tile = begin; tile < end; ++tile) {
         const std::int64_t first = tile * tiles_.rows, count = std::min(tiles_.rows, rows - first);
-        kernels_.round(x + first * depth_, rounded, count * depth_);
-        tiles_.arrange_rows(rounded, pieces, count, pieces, row_tile + tile * row_tile_bytes);
+        kernels_.round(x + first * depth_, rounded.rows(), count * depth_);
+        tiles_.arrange_rows(rounded.rows(), count, pieces, row_tile + tile * row_tile_bytes);
       }
     });
 

@@ -8,20 +8,19 @@
 
 namespace hearth::cpu {
 
-// 32 neighbours of a row of activations, rounded to 8 bits.
-struct ActivationBlock {
-  float scale;          // NaN where an element is not finite
-  std::int16_t sum[2];  // of each half's numbers
-  std::int8_t q[32];
+// Rows of activations, each run of 32 neighbours rounded to 8 bits: x = scale * q.
+struct RoundedRows {
+  std::int8_t* q;  // (rows, depth)
+  float* scale;    // (rows, depth / 32); NaN where an element is not finite
+  float* sum;      // (rows, depth / 16), of scale * q
 };
 
 // Tables go by format, in the order of DType. `count`: elements of a row of weights.
 struct QuantisedKernels {
-  void (*round)(const float* x, ActivationBlock* out, std::int64_t count);
+  void (*round)(const float* x, RoundedRows out, std::int64_t count);
   void (*dequantise[block_format_count])(const void* blocks, float* out, std::int64_t count);
-  // out[i] = the dot product of `weights` with row i of x, for 1 and for 4 rows, `stride` blocks apart.
-  using Dot = void (*)(const void* weights, const ActivationBlock* x, std::int64_t stride, float* out,
-                       std::int64_t count);
+  // out[i] = the dot product of `weights` with row i of x, for 1 and for 4 rows.
+  using Dot = void (*)(const void* weights, RoundedRows x, float* out, std::int64_t count);
   Dot dot1[block_format_count];
   Dot dot4[block_format_count];
 };

@@ -18,9 +18,8 @@ inline constexpr std::int64_t most_tile_elements = 128;  // of the result
 struct TileProductKernels {
   std::int64_t rows, columns;                        // of a tile; none where there are no instructions for it
   std::int64_t row_piece_bytes, column_piece_bytes;  // of a piece of a tile; the latter at most
-  // One tile of `count` rows, `stride` blocks apart; those that are missing are 0.
-  void (*arrange_rows)(const ActivationBlock* x, std::int64_t stride, std::int64_t count, std::int64_t pieces,
-                       void* tile);
+  // One tile of `count` rows, the whole depth of them; those that are missing are 0.
+  void (*arrange_rows)(RoundedRows x, std::int64_t count, std::int64_t pieces, void* tile);
   // One tile of `count` rows of weights, `stride` bytes apart.
   void (*arrange_columns[block_format_count])(const void* weights, std::int64_t stride, std::int64_t count,
                                               std::int64_t pieces, void* tile);

@@ -5,24 +5,122 @@
 
 #include "cpu/isa/pieces.h"
 #include "cpu/quantised_kernels.h"
+#if defined(__ARM_FEATURE_DOTPROD)
+#include "cpu/isa/quads.h"
+#endif
 
 namespace hearth::cpu::HEARTH_ISA {
 namespace {
 
-// ---- sums of products ----
+template <typename Block>
+void dequantise(const void* blocks, float* out, std::int64_t count) {
+  const Block* block = static_cast<const Block*>(blocks);
+  for (std::int64_t i = 0; i < count / (32 * pieces<Block>); ++i)
+    for (int p = 0; p < pieces<Block>; ++p, out += 32) {
+      const Piece piece = unpack(block[i], p);
+      for (int half = 0; half < 2; ++half)
+        for (int k = 0; k < 16; ++k)
+          out[16 * half + k] = piece.scale[half] * static_cast<float>(piece.q[half][k]) - piece.offset[half];
+    }
+}
 
+void round_rows(const float* x, RoundedRows out, std::int64_t count) {
+  for (std::int64_t b = 0; b < count / 32; ++b, x += 32) {
+    // As integers, so that NaN counts as larger than infinity, and both as larger than numbers.
+    std::uint32_t largest = 0;
+    for (int i = 0; i < 32; ++i) {
+      const std::uint32_t magnitude = std::bit_cast<std::uint32_t>(x[i]) & 0x7fffffffu;
+      largest = magnitude > largest ? magnitude : largest;
+    }
+    const bool finite = largest < 0x7f800000u;
+    const float most = std::bit_cast<float>(largest);
+    const float by = finite && most >= 1e-30f ? 127.0f / most : 0.0f;
+    const float scale = finite ? most / 127.0f : std::bit_cast<float>(0x7fc00000u);
+    std::int32_t q[32];
+    for (int i = 0; i < 32; ++i) q[i] = finite ? static_cast<std::int32_t>(__builtin_rintf(x[i] * by)) : 0;
+    std::int32_t sums[2] = {0, 0};
+    for (int i = 0; i < 16; ++i) sums[0] += q[i];
+    for (int i = 16; i < 32; ++i) sums[1] += q[i];
+    for (int i = 0; i < 32; ++i) out.q[32 * b + i] = static_cast<std::int8_t>(q[i]);
+    out.scale[b] = scale;
+    for (int half = 0; half < 2; ++half) out.sum[2 * b + half] = scale * static_cast<float>(sums[half]);
+  }
+}
+
+#if defined(__ARM_FEATURE_DOTPROD)
+// Sums of four neighbouring products, of each half of a piece where the format has a scale for each.
+HEARTH_INLINE int32x4_t products(i8x16 a, const std::int8_t* b, int32x4_t sums) {
+  return vdotq_s32(sums, std::bit_cast<int8x16_t>(a), vld1q_s8(b));
+}
+
+template <typename Block>
+HEARTH_INLINE float32x4_t add_quad(float32x4_t sum, const Quad& w, const std::int8_t* q, const float* scale,
+                                   const float* sums) {
+  const int32x4_t none = vdupq_n_s32(0);
+  int32x4_t pieces[4];
+  for (int i = 0; i < 4; ++i) {
+    const std::int8_t* at = q + 32 * i;
+    pieces[i] = has_two_scales<Block>
+                    ? vpaddq_s32(products(w.q[i][0], at, none), products(w.q[i][1], at + 16, none))
+                    : products(w.q[i][1], at + 16, products(w.q[i][0], at, none));
+  }
+  const int32x4_t left = vpaddq_s32(pieces[0], pieces[1]), right = vpaddq_s32(pieces[2], pieces[3]);
+  const float32x4_t scales = vld1q_f32(scale);
+  if constexpr (has_two_scales<Block>)
+    sum = vfmaq_f32(
+        sum,
+        vpaddq_f32(vmulq_f32(vcvtq_f32_s32(left), w.scale[0]), vmulq_f32(vcvtq_f32_s32(right), w.scale[1])),
+        scales);
+  else
+    sum = vfmaq_f32(sum, vcvtq_f32_s32(vpaddq_s32(left, right)), vmulq_f32(scales, w.scale[0]));
+  if constexpr (quad_has_offset<Block>) {
+    const float32x4_t first = vld1q_f32(sums), second = vld1q_f32(sums + 4);
+    if constexpr (has_two_scales<Block>)
+      sum = vfmsq_f32(vfmsq_f32(sum, first, w.offset[0]), second, w.offset[1]);
+    else
+      sum = vfmsq_f32(sum, vpaddq_f32(first, second), w.offset[0]);
+  }
+  return sum;
+}
+
+template <typename Block, int ROWS>
+void dot(const void* weights, RoundedRows x, float* out, std::int64_t count) {
+  const Block* block = static_cast<const Block*>(weights);
+  constexpr int inside = pieces<Block>, blocks = inside == 1 ? 4 : 1;  // of a turn
+  float32x4_t sums[ROWS];
+#pragma GCC unroll 4
+  for (int r = 0; r < ROWS; ++r) sums[r] = vdupq_n_f32(0);
+  std::int64_t piece = 0;
+  for (; piece + blocks * inside <= count / 32; block += blocks)
+#pragma GCC unroll 2
+    for (int first = 0; first < blocks * inside; first += 4, piece += 4) {
+      const Quad w = quad(block, first);
+#pragma GCC unroll 4
+      for (int r = 0; r < ROWS; ++r)
+        sums[r] = add_quad<Block>(sums[r], w, x.q + r * count + piece * 32, x.scale + r * count / 32 + piece,
+                                  x.sum + r * count / 16 + piece * 2);
+    }
+  for (int r = 0; r < ROWS; ++r) out[r] = vaddvq_f32(sums[r]);
+  for (; piece < count / 32; ++piece, ++block) {  // of formats with one piece, up to three more
+    const Piece w = unpack(*block, 0);
+    for (int r = 0; r < ROWS; ++r) {
+      const std::int8_t* q = x.q + r * count + piece * 32;
+      const std::int32_t sum = vaddvq_s32(products(w.q[1], q + 16, products(w.q[0], q, vdupq_n_s32(0))));
+      const float* halves = x.sum + r * count / 16 + piece * 2;
+      out[r] += w.scale[0] * x.scale[r * count / 32 + piece] * static_cast<float>(sum) -
+                w.offset[0] * (halves[0] + halves[1]);
+    }
+  }
+}
+#else
 #if defined(__ARM_NEON)
 using Sums = int32x4_t;
 using Floats = float32x4_t;
 HEARTH_INLINE Sums no_sums() { return vdupq_n_s32(0); }
 HEARTH_INLINE Sums add_products(Sums sums, i8x16 a, i8x16 b) {
   const auto x = std::bit_cast<int8x16_t>(a), y = std::bit_cast<int8x16_t>(b);
-#if defined(__ARM_FEATURE_DOTPROD)
-  return vdotq_s32(sums, x, y);
-#else
   sums = vpadalq_s16(sums, vmull_s8(vget_low_s8(x), vget_low_s8(y)));
   return vpadalq_s16(sums, vmull_high_s8(x, y));
-#endif
 }
 HEARTH_INLINE Floats no_floats() { return vdupq_n_f32(0); }
 HEARTH_INLINE Floats add_scaled(Floats floats, Sums sums, float scale) {
@@ -66,42 +164,6 @@ HEARTH_INLINE float total(Floats floats) { return floats[0] + floats[1] + (float
 
 // ---- kernels ----
 
-template <typename Block>
-void dequantise(const void* blocks, float* out, std::int64_t count) {
-  const Block* block = static_cast<const Block*>(blocks);
-  for (std::int64_t i = 0; i < count / (32 * pieces<Block>); ++i)
-    for (int p = 0; p < pieces<Block>; ++p, out += 32) {
-      const Piece piece = unpack(block[i], p);
-      for (int half = 0; half < 2; ++half)
-        for (int k = 0; k < 16; ++k)
-          out[16 * half + k] = piece.scale[half] * static_cast<float>(piece.q[half][k]) - piece.offset[half];
-    }
-}
-
-void round_activations(const float* x, ActivationBlock* out, std::int64_t count) {
-  for (std::int64_t b = 0; b < count / 32; ++b, x += 32) {
-    ActivationBlock& block = out[b];
-    // As integers, so that NaN counts as larger than infinity, and both as larger than numbers.
-    std::uint32_t largest = 0;
-    for (int i = 0; i < 32; ++i) {
-      const std::uint32_t magnitude = std::bit_cast<std::uint32_t>(x[i]) & 0x7fffffffu;
-      largest = magnitude > largest ? magnitude : largest;
-    }
-    const bool finite = largest < 0x7f800000u;
-    const float most = std::bit_cast<float>(largest);
-    const float by = finite && most >= 1e-30f ? 127.0f / most : 0.0f;
-    block.scale = finite ? most / 127.0f : std::bit_cast<float>(0x7fc00000u);
-    std::int32_t q[32];
-    for (int i = 0; i < 32; ++i) q[i] = finite ? static_cast<std::int32_t>(__builtin_rintf(x[i] * by)) : 0;
-    std::int32_t sums[2] = {0, 0};
-    for (int i = 0; i < 16; ++i) sums[0] += q[i];
-    for (int i = 16; i < 32; ++i) sums[1] += q[i];
-    for (int i = 0; i < 32; ++i) block.q[i] = static_cast<std::int8_t>(q[i]);
-    block.sum[0] = static_cast<std::int16_t>(sums[0]);
-    block.sum[1] = static_cast<std::int16_t>(sums[1]);
-  }
-}
-
 // With one row, each sum would wait for the one before: it is kept in several parts.
 template <int ROWS>
 constexpr int chains = ROWS == 1 ? 4 : 1;
@@ -116,21 +178,24 @@ struct DotProducts {
       for (auto& chain : row) chain = no_floats();
   }
 
-  HEARTH_INLINE void add(const Piece& piece, const ActivationBlock* x, std::int64_t stride, int chain) {
+  // `piece` of all rows, `count` elements each.
+  HEARTH_INLINE void add(const Piece& w, RoundedRows x, std::int64_t piece, std::int64_t count, int chain) {
     for (int r = 0; r < ROWS; ++r) {
-      const ActivationBlock& row = x[r * stride];
+      const std::int8_t* q = x.q + r * count + piece * 32;
+      const float scale = x.scale[r * count / 32 + piece];
       Floats& sum = products[r][chain];
-      const i8x16 low = as_signed(load_bytes(row.q)), high = as_signed(load_bytes(row.q + 16));
+      const i8x16 low = as_signed(load_bytes(q)), high = as_signed(load_bytes(q + 16));
       if constexpr (has_two_scales<Block>) {
-        sum = add_scaled(sum, add_products(no_sums(), piece.q[0], low), piece.scale[0] * row.scale);
-        sum = add_scaled(sum, add_products(no_sums(), piece.q[1], high), piece.scale[1] * row.scale);
+        sum = add_scaled(sum, add_products(no_sums(), w.q[0], low), w.scale[0] * scale);
+        sum = add_scaled(sum, add_products(no_sums(), w.q[1], high), w.scale[1] * scale);
       } else {
-        const Sums sums = add_products(add_products(no_sums(), piece.q[0], low), piece.q[1], high);
-        sum = add_scaled(sum, sums, piece.scale[0] * row.scale);
+        const Sums sums = add_products(add_products(no_sums(), w.q[0], low), w.q[1], high);
+        sum = add_scaled(sum, sums, w.scale[0] * scale);
       }
-      if constexpr (has_offset<Block>)
-        offsets[r] += row.scale * (piece.offset[0] * static_cast<float>(row.sum[0]) +
-                                   piece.offset[1] * static_cast<float>(row.sum[1]));
+      if constexpr (has_offset<Block>) {
+        const float* halves = x.sum + r * count / 16 + piece * 2;
+        offsets[r] += w.offset[0] * halves[0] + w.offset[1] * halves[1];
+      }
     }
   }
 
@@ -142,7 +207,7 @@ struct DotProducts {
 };
 
 template <typename Block, int ROWS>
-void dot(const void* weights, const ActivationBlock* x, std::int64_t stride, float* out, std::int64_t count) {
+void dot(const void* weights, RoundedRows x, float* out, std::int64_t count) {
   const Block* block = static_cast<const Block*>(weights);
   constexpr int inside = pieces<Block>, together = inside > 1 ? inside : chains<ROWS>;
   const std::int64_t all = count / 32;
@@ -151,18 +216,18 @@ void dot(const void* weights, const ActivationBlock* x, std::int64_t stride, flo
   for (; first + together <= all; first += together)
 #pragma GCC unroll 8
     for (int i = 0; i < together; ++i)
-      sums.add(unpack(block[first / inside + i / inside], i % inside), x + first + i, stride,
-               i % chains<ROWS>);
-  for (; first < all; ++first) sums.add(unpack(block[first], 0), x + first, stride, 0);
+      sums.add(unpack(block[first / inside + i / inside], i % inside), x, first + i, count, i % chains<ROWS>);
+  for (; first < all; ++first) sums.add(unpack(block[first], 0), x, first, count, 0);
   for (int r = 0; r < ROWS; ++r) out[r] = sums.result(r);
 }
+#endif
 
 }  // namespace
 
 #define HEARTH_DEQUANTISE(dtype, Block) dequantise<Block>,
 #define HEARTH_DOT1(dtype, Block) dot<Block, 1>,
 #define HEARTH_DOT4(dtype, Block) dot<Block, 4>,
-extern const QuantisedKernels quantised_kernels_table = {round_activations,
+extern const QuantisedKernels quantised_kernels_table = {round_rows,
                                                          {HEARTH_BLOCK_FORMATS(HEARTH_DEQUANTISE)},
                                                          {HEARTH_BLOCK_FORMATS(HEARTH_DOT1)},
                                                          {HEARTH_BLOCK_FORMATS(HEARTH_DOT4)}};

@@ -83,21 +83,19 @@ HEARTH_INLINE void arrange(i8x16 q, Element* to, int index, int count, int first
                 run * sizeof(Element));
 }
 
-void arrange_rows(const ActivationBlock* x, std::int64_t stride, std::int64_t count, std::int64_t pieces,
-                  void* tile) {
+void arrange_rows(RoundedRows x, std::int64_t count, std::int64_t pieces, void* tile) {
   auto* to = static_cast<RowPiece*>(tile);
   for (std::int64_t p = 0; p < pieces; ++p) {
     if (count < tile_rows) std::memset(&to[p], 0, sizeof(RowPiece));
     for (int row = 0; row < count; ++row) {
-      const ActivationBlock& block = x[row * stride + p];
+      const std::int64_t from = row * pieces + p;
       for (int half = 0; half < 2; ++half)
-        arrange(as_signed(load_bytes(block.q + 16 * half)), to[p].q, row, tile_rows, 16 * half);
+        arrange(as_signed(load_bytes(x.q + from * 32 + 16 * half)), to[p].q, row, tile_rows, 16 * half);
       for (int copy = 0; copy < copies; ++copy) {
         const int at = row_copy(row, copy);
-        to[p].scale[at] = block.scale;
-        for (int half = 0; half < 2; ++half)
-          to[p].sum[half][at] = block.scale * static_cast<float>(block.sum[half]);
-        to[p].sum[2][at] = block.scale * static_cast<float>(block.sum[0] + block.sum[1]);
+        to[p].scale[at] = x.scale[from];
+        for (int half = 0; half < 2; ++half) to[p].sum[half][at] = x.sum[2 * from + half];
+        to[p].sum[2][at] = x.sum[2 * from] + x.sum[2 * from + 1];
       }
     }
   }
