@@ -180,19 +180,18 @@ TEST_P(Products, OfRowsAreThoseOfTheIntegers) {
       SCOPED_TRACE(variant.name);
       const Operands operands(format(), 3, depth, random);
       Activations x(4, depth, random);
-      for (std::int64_t column = 0; column < 3; ++column) {
-        const char* weights = operands.weights.data() + column * operands.row_bytes;
-        float one = 0, four[4] = {};
-        variant.dots->dot1[operands.index](weights, x.rows_from(0), &one, depth);
-        variant.dots->dot4[operands.index](weights, x.rows_from(0), four, depth);
+      float one[3] = {}, four[4 * 5] = {};
+      variant.dots->multiply_row[operands.index](operands.weights.data(), 3, x.rows_from(0), one, 5, depth);
+      variant.dots->multiply_four_rows[operands.index](operands.weights.data(), 3, x.rows_from(0), four, 5,
+                                                       depth);
+      for (std::int64_t column = 0; column < 3; ++column)
         for (std::int64_t r = 0; r < 4; ++r) {
           const auto [sum, size] = operands.expected(x.rows_from(r * depth / 32), column);
+          ASSERT_NEAR(four[r * 5 + column], sum, precision * size);
           if (r == 0) {
-            ASSERT_NEAR(one, sum, precision * size);
+            ASSERT_NEAR(one[column], sum, precision * size);
           }
-          ASSERT_NEAR(four[r], sum, precision * size);
         }
-      }
     }
 }
 

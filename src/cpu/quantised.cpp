@@ -154,7 +154,7 @@ class BlockProduct {
   }
 
  private:
-  // Each row of weights meets all rows of x while it is in the cache.
+  // Rows of weights meet all rows of x while they are in the cache.
   void multiply_rounded(const float* x, const void* weights, float* out) const {
     const RoundedMemory memory(rows_, depth_);
     const RoundedRows rounded = memory.rows();
@@ -162,18 +162,19 @@ class BlockProduct {
       kernels_.round(x + begin * 32, {rounded.q + begin * 32, rounded.scale + begin, rounded.sum + begin * 2},
                      (end - begin) * 32);
     });
-    const auto dot1 = kernels_.dot1[format_index(format_)], dot4 = kernels_.dot4[format_index(format_)];
+    const auto multiply_row = kernels_.multiply_row[format_index(format_)],
+               multiply_four_rows = kernels_.multiply_four_rows[format_index(format_)];
     const std::int64_t grain = std::max<std::int64_t>(1, 32768 / depth_);
+    const std::int64_t together = rows_ == 1 ? columns_ : 4;  // columns whose weights stay in the cache
     parallel_for(columns_, grain, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t column = begin; column < end; ++column) {
-        const char* row = row_at(weights, format_, column * depth_);
-        float sums[4];
+      for (std::int64_t first = begin; first < end; first += together) {
+        const std::int64_t columns = std::min(together, end - first);
+        const char* some = row_at(weights, format_, first * depth_);
         std::int64_t r = 0;
-        for (; r + 4 <= rows_; r += 4) {
-          dot4(row, memory.rows(r), sums, depth_);
-          for (std::int64_t i = 0; i < 4; ++i) out[(r + i) * columns_ + column] = sums[i];
-        }
-        for (; r < rows_; ++r) dot1(row, memory.rows(r), out + r * columns_ + column, depth_);
+        for (; r + 4 <= rows_; r += 4)
+          multiply_four_rows(some, columns, memory.rows(r), out + r * columns_ + first, columns_, depth_);
+        for (; r < rows_; ++r)
+          multiply_row(some, columns, memory.rows(r), out + r * columns_ + first, columns_, depth_);
       }
     });
   }

@@ -19,10 +19,11 @@ struct RoundedRows {
 struct QuantisedKernels {
   void (*round)(const float* x, RoundedRows out, std::int64_t count);
   void (*dequantise[block_format_count])(const void* blocks, float* out, std::int64_t count);
-  // out[i] = the dot product of `weights` with row i of x, for 1 and for 4 rows.
-  using Dot = void (*)(const void* weights, RoundedRows x, float* out, std::int64_t count);
-  Dot dot1[block_format_count];
-  Dot dot4[block_format_count];
+  // Products of one row of x, or of four, with `columns` rows of weights: out[r * stride + column].
+  using MultiplyRows = void (*)(const void* weights, std::int64_t columns, RoundedRows x, float* out,
+                                std::int64_t stride, std::int64_t count);
+  MultiplyRows multiply_row[block_format_count];
+  MultiplyRows multiply_four_rows[block_format_count];
 };
 
 }  // namespace hearth::cpu

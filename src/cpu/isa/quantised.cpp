@@ -84,8 +84,8 @@ HEARTH_INLINE float32x4_t add_quad(float32x4_t sum, const Quad& w, const std::in
 }
 
 template <typename Block, int ROWS>
-void dot(const void* weights, RoundedRows x, float* out, std::int64_t count) {
-  const Block* block = static_cast<const Block*>(weights);
+HEARTH_INLINE void dot(const Block* block, RoundedRows x, float* out, std::int64_t stride,
+                       std::int64_t count) {
   constexpr int inside = pieces<Block>, blocks = inside == 1 ? 4 : 1;  // of a turn
   float32x4_t sums[ROWS];
 #pragma GCC unroll 4
@@ -100,15 +100,15 @@ void dot(const void* weights, RoundedRows x, float* out, std::int64_t count) {
         sums[r] = add_quad<Block>(sums[r], w, x.q + r * count + piece * 32, x.scale + r * count / 32 + piece,
                                   x.sum + r * count / 16 + piece * 2);
     }
-  for (int r = 0; r < ROWS; ++r) out[r] = vaddvq_f32(sums[r]);
+  for (int r = 0; r < ROWS; ++r) out[r * stride] = vaddvq_f32(sums[r]);
   for (; piece < count / 32; ++piece, ++block) {  // of formats with one piece, up to three more
     const Piece w = unpack(*block, 0);
     for (int r = 0; r < ROWS; ++r) {
       const std::int8_t* q = x.q + r * count + piece * 32;
       const std::int32_t sum = vaddvq_s32(products(w.q[1], q + 16, products(w.q[0], q, vdupq_n_s32(0))));
       const float* halves = x.sum + r * count / 16 + piece * 2;
-      out[r] += w.scale[0] * x.scale[r * count / 32 + piece] * static_cast<float>(sum) -
-                w.offset[0] * (halves[0] + halves[1]);
+      out[r * stride] += w.scale[0] * x.scale[r * count / 32 + piece] * static_cast<float>(sum) -
+                         w.offset[0] * (halves[0] + halves[1]);
     }
   }
 }
@@ -207,8 +207,8 @@ struct DotProducts {
 };
 
 template <typename Block, int ROWS>
-void dot(const void* weights, RoundedRows x, float* out, std::int64_t count) {
-  const Block* block = static_cast<const Block*>(weights);
+HEARTH_INLINE void dot(const Block* block, RoundedRows x, float* out, std::int64_t stride,
+                       std::int64_t count) {
   constexpr int inside = pieces<Block>, together = inside > 1 ? inside : chains<ROWS>;
   const std::int64_t all = count / 32;
   DotProducts<Block, ROWS> sums;
@@ -218,18 +218,27 @@ void dot(const void* weights, RoundedRows x, float* out, std::int64_t count) {
     for (int i = 0; i < together; ++i)
       sums.add(unpack(block[first / inside + i / inside], i % inside), x, first + i, count, i % chains<ROWS>);
   for (; first < all; ++first) sums.add(unpack(block[first], 0), x, first, count, 0);
-  for (int r = 0; r < ROWS; ++r) out[r] = sums.result(r);
+  for (int r = 0; r < ROWS; ++r) out[r * stride] = sums.result(r);
 }
 #endif
+
+template <typename Block, int ROWS>
+void multiply_rows(const void* weights, std::int64_t columns, RoundedRows x, float* out, std::int64_t stride,
+                   std::int64_t count) {
+  const Block* block = static_cast<const Block*>(weights);
+  const std::int64_t blocks = count / 32 / pieces<Block>;
+  for (std::int64_t column = 0; column < columns; ++column, block += blocks, ++out)
+    dot<Block, ROWS>(block, x, out, stride, count);
+}
 
 }  // namespace
 
 #define HEARTH_DEQUANTISE(dtype, Block) dequantise<Block>,
-#define HEARTH_DOT1(dtype, Block) dot<Block, 1>,
-#define HEARTH_DOT4(dtype, Block) dot<Block, 4>,
+#define HEARTH_MULTIPLY_ROW(dtype, Block) multiply_rows<Block, 1>,
+#define HEARTH_MULTIPLY_FOUR_ROWS(dtype, Block) multiply_rows<Block, 4>,
 extern const QuantisedKernels quantised_kernels_table = {round_rows,
                                                          {HEARTH_BLOCK_FORMATS(HEARTH_DEQUANTISE)},
-                                                         {HEARTH_BLOCK_FORMATS(HEARTH_DOT1)},
-                                                         {HEARTH_BLOCK_FORMATS(HEARTH_DOT4)}};
+                                                         {HEARTH_BLOCK_FORMATS(HEARTH_MULTIPLY_ROW)},
+                                                         {HEARTH_BLOCK_FORMATS(HEARTH_MULTIPLY_FOUR_ROWS)}};
 
 }  // namespace hearth::cpu::HEARTH_ISA
