@@ -11,6 +11,7 @@
 #include "cpu/blas.h"
 #include "cpu/dense.h"
 #include "cpu/elementwise_kernels.h"
+#include "cpu/half_product_kernels.h"
 #include "cpu/kernels.h"
 #include "cpu/multiply_blocks.h"
 #include "cpu/quantised_kernels.h"
@@ -145,7 +146,9 @@ class BlockProduct {
     constexpr std::int64_t few = 8;  // rows: up to here the weights' bytes cost more than the arithmetic
     if (depth_ == 0)
       std::fill(out, out + rows_ * columns_, 0.0f);
-    else if (rows_ <= few && is_quantised(format_))
+    else if (rows_ <= few && !is_quantised(format_))
+      multiply_halves(x, weights, out);
+    else if (rows_ <= few)
       multiply_rounded(x, weights, out);
     else if (tiles_.rows > 0 && is_quantised(format_))
       multiply_tiles(x, weights, out);
@@ -154,7 +157,6 @@ class BlockProduct {
   }
 
  private:
-  // Rows of weights meet all rows of x while they are in the cache.
   void multiply_rounded(const float* x, const void* weights, float* out) const {
     const RoundedMemory memory(rows_, depth_);
     const RoundedRows rounded = memory.rows();
@@ -164,6 +166,34 @@ class BlockProduct {
     });
     const auto multiply_row = kernels_.multiply_row[format_index(format_)],
                multiply_four_rows = kernels_.multiply_four_rows[format_index(format_)];
+    multiply_few(
+        weights, out,
+        [&](const char* some, std::int64_t columns, std::int64_t r, float* to) {
+          multiply_row(some, columns, memory.rows(r), to, columns_, depth_);
+        },
+        [&](const char* some, std::int64_t columns, std::int64_t r, float* to) {
+          multiply_four_rows(some, columns, memory.rows(r), to, columns_, depth_);
+        });
+  }
+
+  void multiply_halves(const float* x, const void* weights, float* out) const {
+    const auto index = static_cast<std::size_t>(format_) - static_cast<std::size_t>(DType::f16);
+    const auto multiply_row = half_product_kernels().multiply_row[index],
+               multiply_four_rows = half_product_kernels().multiply_four_rows[index];
+    multiply_few(
+        weights, out,
+        [&](const char* some, std::int64_t columns, std::int64_t r, float* to) {
+          multiply_row(some, columns, x + r * depth_, to, columns_, depth_);
+        },
+        [&](const char* some, std::int64_t columns, std::int64_t r, float* to) {
+          multiply_four_rows(some, columns, x + r * depth_, to, columns_, depth_);
+        });
+  }
+
+  // Rows of weights meet all rows of x while they are in the cache. `one` and `four` multiply so many rows,
+  // from the given one on.
+  template <typename One, typename Four>
+  void multiply_few(const void* weights, float* out, const One& one, const Four& four) const {
     const std::int64_t grain = std::max<std::int64_t>(1, 32768 / depth_);
     const std::int64_t together = rows_ == 1 ? columns_ : 4;  // columns whose weights stay in the cache
     parallel_for(columns_, grain, [&](std::int64_t begin, std::int64_t end) {
@@ -171,10 +201,8 @@ class BlockProduct {
         const std::int64_t columns = std::min(together, end - first);
         const char* some = row_at(weights, format_, first * depth_);
         std::int64_t r = 0;
-        for (; r + 4 <= rows_; r += 4)
-          multiply_four_rows(some, columns, memory.rows(r), out + r * columns_ + first, columns_, depth_);
-        for (; r < rows_; ++r)
-          multiply_row(some, columns, memory.rows(r), out + r * columns_ + first, columns_, depth_);
+        for (; r + 4 <= rows_; r += 4) four(some, columns, r, out + r * columns_ + first);
+        for (; r < rows_; ++r) one(some, columns, r, out + r * columns_ + first);
       }
     });
   }
