@@ -145,18 +145,26 @@ void attend(const CachedQueries& work) {
   for (std::int64_t i = 0; i < rows * width; ++i) out[i] = 0;
   for (std::int64_t i = 0; i < most * width; ++i) numbers[i] = 0;
 
-  const auto widen_block = [&](const void* data, const float16* scales, std::int64_t begin,
-                               std::int64_t keys) {
+  const auto first_of = [&](std::int64_t position) HEARTH_LAMBDA {
+    return (work.pages[position / work.page] * work.page + position % work.page) * work.slot_stride;
+  };
+  // Rows of a group lie far apart, so that the machine does not see what comes next: while a block is
+  // widened, the one after it, from `next` on, is fetched.
+  const auto widen_block = [&](const void* data, const float16* scales, std::int64_t begin, std::int64_t keys,
+                               const void* next_data, std::int64_t next) {
     for (std::int64_t j = 0; j < keys; ++j) {
-      const std::int64_t position = begin + j;
-      const std::int64_t slot = work.pages[position / work.page] * work.page + position % work.page;
-      const std::int64_t first = slot * work.slot_stride;
+      if (next + j < work.end) {
+        const T* row = static_cast<const T*>(next_data) + first_of(next + j);
+        for (std::int64_t i = 0; i < n; i += 64 / static_cast<std::int64_t>(sizeof(T)))
+          __builtin_prefetch(row + i);
+      }
+      const std::int64_t first = first_of(begin + j);
       widen_row(static_cast<const T*>(data) + first, scales + first / 32, numbers + j * width, n);
     }
   };
   for (std::int64_t begin = work.first; begin < work.end; begin += most) {
     const std::int64_t keys = work.end - begin < most ? work.end - begin : most;
-    widen_block(work.keys, work.key_scales, begin, keys);
+    widen_block(work.keys, work.key_scales, begin, keys, work.values, begin);
     multiply({.left = numbers,
               .row_stride = width,
               .term_stride = 1,
@@ -177,7 +185,7 @@ void attend(const CachedQueries& work) {
         float* row = out + r * width;
         map(row, width, [=]<typename V>(std::int64_t i) HEARTH_LAMBDA { return load<V>(row + i) * change; });
       }
-    widen_block(work.values, work.value_scales, begin, keys);
+    widen_block(work.values, work.value_scales, begin, keys, work.keys, begin + most);
     multiply({.left = scores,
               .row_stride = 1,
               .term_stride = rows,
