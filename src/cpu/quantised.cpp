@@ -143,7 +143,8 @@ class BlockProduct {
         tiles_(tile_product_kernels()) {}
 
   void multiply(const float* x, const void* weights, float* out) const {
-    constexpr std::int64_t few = 8;  // rows: up to here the weights' bytes cost more than the arithmetic
+    // Rows: up to here a row of weights is not worth arranging, and its bytes cost more than the arithmetic.
+    const std::int64_t few = is_quantised(format_) && tiles_.rows > 0 ? 5 : 8;
     if (depth_ == 0)
       std::fill(out, out + rows_ * columns_, 0.0f);
     else if (rows_ <= few && !is_quantised(format_))
