@@ -159,7 +159,8 @@ void attend(const CachedQueries& work) {
           __builtin_prefetch(row + i);
       }
       const std::int64_t first = first_of(begin + j);
-      widen_row(static_cast<const T*>(data) + first, scales + first / 32, numbers + j * width, n);
+      widen_row(static_cast<const T*>(data) + first, scales == nullptr ? nullptr : scales + first / 32,
+                numbers + j * width, n);
     }
   };
   for (std::int64_t begin = work.first; begin < work.end; begin += most) {
