@@ -1,4 +1,4 @@
-// Products of a vector with quantised weights, against a plain copy.
+// Products with quantised weights: of few rows against a plain copy, of many against the product in f32.
 #include <fmt/format.h>
 
 #include <cstring>
@@ -22,7 +22,8 @@ void quantised(Report& report, const Options& options) {
       std::memcpy(to.data() + begin, from.data() + begin, static_cast<std::size_t>(end - begin));
     });
   };
-  const Tensor one = randn({8, depth}).eval();
+  const Tensor one = randn({8, depth}).eval(), many = randn({256, depth}).eval();
+  const Tensor numbers = randn({columns, depth}).eval();
   for (const DType format : {DType::q8_0, DType::q4_0, DType::q4_k, DType::q6_k}) {
     // The same few rows over and over: quantising millions takes longer than the measurement.
     const auto rows = quantise(randn({64, depth}), format).to_bytes();
@@ -37,6 +38,11 @@ void quantised(Report& report, const Options& options) {
                   speed * 1e-9, "GB/s", speed / (2.0 * static_cast<double>(copy_bytes) / times[0]), "copy",
                   -1});
     }
+    const auto times =
+        medians({[&] { linear(many, numbers).eval(); }, [&] { linear(many, weight).eval(); }}, seconds);
+    const double operations = 2.0 * 256 * static_cast<double>(columns * depth);
+    report.add({"quantised", fmt::format("256 x {} x {}, {}", columns, depth, dtype_name(format)),
+                operations / times[1] * 1e-9, "GOP/s", times[0] / times[1], "f32", -1});
   }
 }
 

@@ -23,10 +23,17 @@ function(hearth_add_isa_of sources name)
 endfunction()
 
 hearth_add_isa(baseline)
+# Kernels made of dot products of bytes have variants of their own.
+set(HEARTH_BYTES_ISA_SOURCES ${PROJECT_SOURCE_DIR}/src/cpu/isa/quantised.cpp
+                             ${PROJECT_SOURCE_DIR}/src/cpu/isa/tile_product.cpp)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
-  hearth_add_isa_of(${PROJECT_SOURCE_DIR}/src/cpu/isa/quantised.cpp dotprod -march=armv8.2-a+dotprod)
+  hearth_add_isa_of("${HEARTH_BYTES_ISA_SOURCES}" dotprod -march=armv8.2-a+dotprod)
+  hearth_add_isa_of("${HEARTH_BYTES_ISA_SOURCES}" i8mm -march=armv8.2-a+dotprod+i8mm)
 endif()
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   hearth_add_isa(avx2 -march=x86-64-v3)
-  hearth_add_isa(avx512 -march=x86-64-v4 -mprefer-vector-width=512)
+  # GCC 12 takes the parts of results that its own AVX-512 headers leave undefined for mistakes.
+  set(avx512 -march=x86-64-v4 -mprefer-vector-width=512 -Wno-maybe-uninitialized)
+  hearth_add_isa(avx512 ${avx512})
+  hearth_add_isa_of("${HEARTH_BYTES_ISA_SOURCES}" vnni ${avx512} -mavx512vnni)
 endif()

@@ -31,11 +31,11 @@ Tensor dequantise(const Tensor& x, DType to = DType::f32);
 Tensor from_blocks(std::span<const std::byte> blocks, const Shape& shape, DType format);
 
 // x (..., K) @ transposed(weight (N, K)) -> (..., N), in the dtype of x (floating), with sums in f32.
-// linear() does it for such a weight. For few rows of x, each run of 32 elements is rounded to 8 bits and a
-// scale, which costs about 0.4 % of the run's largest element; for many rows, x and the weights are
-// multiplied in f32 on a CPU, in f16 or bf16 on a GPU. A row with a NaN or an infinity gives NaN. The weight
-// may also be f16 or bf16: few rows of x are multiplied as they are, many are rounded to the weight's dtype
-// on a GPU.
+// linear() does it for such a weight. Each run of 32 elements of x is rounded to 8 bits and a scale, which
+// costs about 0.4 % of the run's largest element; but many rows are multiplied in f16 or bf16 on a GPU, and
+// in f32 on a CPU without instructions for products of bytes. A row with a NaN or an infinity gives NaN. The
+// weight may also be f16 or bf16: rows of x are multiplied as they are, but many are rounded to the weight's
+// dtype on a GPU.
 Tensor quantised_matmul(const Tensor& x, const Tensor& weight);
 
 // Rows of weight (count, K) -> (indices..., K). take() along the first axis and embedding() do it for such a

@@ -91,7 +91,7 @@ class ExpertKernel final : public Kernel {
                    std::int64_t rows) const {
     const void* matrix =
         static_cast<const char*>(weights) + storage_bytes(weight_.dtype, expert * columns_ * depth_);
-    if (is_quantised(weight_.dtype))
+    if (is_quantised(weight_.dtype) || dtype_size(weight_.dtype) == 2)
       return multiply_blocks(weight_.dtype, x, matrix, out, rows, columns_, depth_);
     const DenseInput numbers(one_expert_, matrix, DType::f32);
     multiply(x, static_cast<const float*>(numbers.data()), out, rows, columns_, depth_);

@@ -26,12 +26,26 @@ Isa best_isa() {
 #endif
 }
 
+BytesIsa best_bytes_isa() {
 #if defined(__aarch64__)
-bool has_dotprod() {
-  static const bool there = (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
-  return there;
-}
+  static const BytesIsa best = (getauxval(AT_HWCAP2) & HWCAP2_I8MM) != 0    ? BytesIsa::i8mm
+                               : (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0 ? BytesIsa::dotprod
+                                                                            : BytesIsa::baseline;
+  return best;
+#elif defined(__x86_64__)
+  switch (best_isa()) {
+    case Isa::avx512:
+      return __builtin_cpu_supports("avx512vnni") ? BytesIsa::vnni : BytesIsa::avx512;
+    case Isa::avx2:
+      return BytesIsa::avx2;
+    case Isa::baseline:
+      break;
+  }
+  return BytesIsa::baseline;
+#else
+  return BytesIsa::baseline;
 #endif
+}
 
 const char* isa_name() {
 #if defined(__x86_64__)

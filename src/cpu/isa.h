@@ -19,9 +19,11 @@ enum class Isa { baseline, avx2, avx512 };
 // The best variant this machine can run.
 Isa best_isa();
 const char* isa_name();
-#if defined(__aarch64__)
-bool has_dotprod();
-#endif
+
+// Dot products of bytes came to instruction sets on their own, so kernels made of them have more variants:
+// their tables are declared with HEARTH_DECLARE_BYTES_ISA_TABLE.
+enum class BytesIsa { baseline, dotprod, i8mm, avx2, avx512, vnni };
+BytesIsa best_bytes_isa();
 
 }  // namespace hearth::cpu
 
@@ -44,6 +46,28 @@ bool has_dotprod();
     return chosen;                                                                  \
   }                                                                                 \
   }
+#define HEARTH_DECLARE_BYTES_ISA_TABLE(Type, name)                                             \
+  namespace hearth::cpu {                                                                      \
+  namespace baseline {                                                                         \
+  extern const Type name##_table;                                                              \
+  }                                                                                            \
+  namespace avx2 {                                                                             \
+  extern const Type name##_table;                                                              \
+  }                                                                                            \
+  namespace avx512 {                                                                           \
+  extern const Type name##_table;                                                              \
+  }                                                                                            \
+  namespace vnni {                                                                             \
+  extern const Type name##_table;                                                              \
+  }                                                                                            \
+  inline const Type& name() {                                                                  \
+    static const Type& chosen = best_bytes_isa() == BytesIsa::vnni     ? vnni::name##_table    \
+                                : best_bytes_isa() == BytesIsa::avx512 ? avx512::name##_table  \
+                                : best_bytes_isa() == BytesIsa::avx2   ? avx2::name##_table    \
+                                                                       : baseline::name##_table; \
+    return chosen;                                                                             \
+  }                                                                                            \
+  }
 #else
 #define HEARTH_DECLARE_ISA_TABLE(Type, name)                   \
   namespace hearth::cpu {                                      \
@@ -52,4 +76,26 @@ bool has_dotprod();
   }                                                            \
   inline const Type& name() { return baseline::name##_table; } \
   }
+#if defined(__aarch64__)
+#define HEARTH_DECLARE_BYTES_ISA_TABLE(Type, name)                                                \
+  namespace hearth::cpu {                                                                         \
+  namespace baseline {                                                                            \
+  extern const Type name##_table;                                                                 \
+  }                                                                                               \
+  namespace dotprod {                                                                             \
+  extern const Type name##_table;                                                                 \
+  }                                                                                               \
+  namespace i8mm {                                                                                \
+  extern const Type name##_table;                                                                 \
+  }                                                                                               \
+  inline const Type& name() {                                                                     \
+    static const Type& chosen = best_bytes_isa() == BytesIsa::i8mm      ? i8mm::name##_table      \
+                                : best_bytes_isa() == BytesIsa::dotprod ? dotprod::name##_table   \
+                                                                        : baseline::name##_table; \
+    return chosen;                                                                                \
+  }                                                                                               \
+  }
+#else
+#define HEARTH_DECLARE_BYTES_ISA_TABLE(Type, name) HEARTH_DECLARE_ISA_TABLE(Type, name)
+#endif
 #endif

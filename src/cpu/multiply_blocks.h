@@ -1,4 +1,4 @@
-// The product with weights in blocks, for the kernels that contain one.
+// The product with weights in blocks or in 16 bits, for the kernels that contain one.
 #pragma once
 
 #include <cstdint>

@@ -11,11 +11,13 @@
 #include "cpu/blas.h"
 #include "cpu/dense.h"
 #include "cpu/elementwise_kernels.h"
+#include "cpu/half_product_kernels.h"
 #include "cpu/kernels.h"
 #include "cpu/multiply_blocks.h"
 #include "cpu/quantised_kernels.h"
 #include "cpu/scratch.h"
 #include "cpu/strided_copy.h"
+#include "cpu/tile_product_kernels.h"
 #include "hearth/error.h"
 
 namespace hearth::cpu {
@@ -113,44 +115,162 @@ std::unique_ptr<Kernel> make_take(const Step& step) {
   });
 }
 
+class RoundedMemory {
+ public:
+  RoundedMemory(std::int64_t rows, std::int64_t depth)
+      : depth_(depth), scales_(rows * depth / 32), memory_(rows * depth / 4 + 3 * scales_) {}
+  // From `first` on.
+  RoundedRows rows(std::int64_t first = 0) const {
+    float* const scale = memory_.data() + first * depth_ / 32;
+    float* const sum = memory_.data() + scales_ + first * depth_ / 16;
+    return {reinterpret_cast<std::int8_t*>(memory_.data() + 3 * scales_) + first * depth_, scale, sum};
+  }
+
+ private:
+  std::int64_t depth_, scales_;
+  Scratch memory_;
+};
+
 // x (rows, depth) @ transposed(w (columns, depth)), w in blocks or in 16 bits.
 class BlockProduct {
  public:
   BlockProduct(DType format, std::int64_t rows, std::int64_t columns, std::int64_t depth)
-      : format_(format), rows_(rows), columns_(columns), depth_(depth), kernels_(quantised_kernels()) {}
+      : format_(format),
+        rows_(rows),
+        columns_(columns),
+        depth_(depth),
+        kernels_(quantised_kernels()),
+        tiles_(tile_product_kernels()) {}
 
   void multiply(const float* x, const void* weights, float* out) const {
-    constexpr std::int64_t few = 8;  // rows: up to here the weights' bytes cost more than the arithmetic
+    // Rows: up to here a row of weights is not worth arranging, and its bytes cost more than the arithmetic.
+    const std::int64_t few = is_quantised(format_) && tiles_.rows > 0 ? 5 : 8;
     if (depth_ == 0)
       std::fill(out, out + rows_ * columns_, 0.0f);
-    else if (rows_ <= few && is_quantised(format_))
+    else if (rows_ <= few && !is_quantised(format_))
+      multiply_halves(x, weights, out);
+    else if (rows_ <= few)
       multiply_rounded(x, weights, out);
+    else if (tiles_.rows > 0 && is_quantised(format_))
+      multiply_tiles(x, weights, out);
     else
       multiply_panels(x, weights, out);
   }
 
  private:
-  // Each row of weights meets all rows of x while it is in the cache.
   void multiply_rounded(const float* x, const void* weights, float* out) const {
-    const std::int64_t blocks = depth_ / 32;
-    const Scratch memory(rows_ * blocks * static_cast<std::int64_t>(sizeof(ActivationBlock) / sizeof(float)));
-    auto* rounded = reinterpret_cast<ActivationBlock*>(memory.data());
-    parallel_for(rows_ * blocks, 512, [&](std::int64_t begin, std::int64_t end) {
-      kernels_.round(x + begin * 32, rounded + begin, (end - begin) * 32);
+    const RoundedMemory memory(rows_, depth_);
+    const RoundedRows rounded = memory.rows();
+    parallel_for(rows_ * depth_ / 32, 512, [&](std::int64_t begin, std::int64_t end) {
+      kernels_.round(x + begin * 32, {rounded.q + begin * 32, rounded.scale + begin, rounded.sum + begin * 2},
+                     (end - begin) * 32);
     });
-    const auto dot1 = kernels_.dot1[format_index(format_)], dot4 = kernels_.dot4[format_index(format_)];
+    const auto multiply_row = kernels_.multiply_row[format_index(format_)],
+               multiply_four_rows = kernels_.multiply_four_rows[format_index(format_)];
+    multiply_few(
+        weights, out,
+        [&](const char* some, std::int64_t columns, std::int64_t r, float* to) {
+          multiply_row(some, columns, memory.rows(r), to, columns_, depth_);
+        },
+        [&](const char* some, std::int64_t columns, std::int64_t r, float* to) {
+          multiply_four_rows(some, columns, memory.rows(r), to, columns_, depth_);
+        });
+  }
+
+  void multiply_halves(const float* x, const void* weights, float* out) const {
+    const auto index = static_cast<std::size_t>(format_) - static_cast<std::size_t>(DType::f16);
+    const auto multiply_row = half_product_kernels().multiply_row[index],
+               multiply_four_rows = half_product_kernels().multiply_four_rows[index];
+    multiply_few(
+        weights, out,
+        [&](const char* some, std::int64_t columns, std::int64_t r, float* to) {
+          multiply_row(some, columns, x + r * depth_, to, columns_, depth_);
+        },
+        [&](const char* some, std::int64_t columns, std::int64_t r, float* to) {
+          multiply_four_rows(some, columns, x + r * depth_, to, columns_, depth_);
+        });
+  }
+
+  // Rows of weights meet all rows of x while they are in the cache. `one` and `four` multiply so many rows,
+  // from the given one on.
+  template <typename One, typename Four>
+  void multiply_few(const void* weights, float* out, const One& one, const Four& four) const {
     const std::int64_t grain = std::max<std::int64_t>(1, 32768 / depth_);
+    const std::int64_t together = rows_ == 1 ? columns_ : 4;  // columns whose weights stay in the cache
     parallel_for(columns_, grain, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t column = begin; column < end; ++column) {
-        const char* row = row_at(weights, format_, column * depth_);
-        float sums[4];
+      for (std::int64_t first = begin; first < end; first += together) {
+        const std::int64_t columns = std::min(together, end - first);
+        const char* some = row_at(weights, format_, first * depth_);
         std::int64_t r = 0;
-        for (; r + 4 <= rows_; r += 4) {
-          dot4(row, rounded + r * blocks, blocks, sums, depth_);
-          for (std::int64_t i = 0; i < 4; ++i) out[(r + i) * columns_ + column] = sums[i];
-        }
-        for (; r < rows_; ++r) dot1(row, rounded + r * blocks, blocks, out + r * columns_ + column, depth_);
+        for (; r + 4 <= rows_; r += 4) four(some, columns, r, out + r * columns_ + first);
+        for (; r < rows_; ++r) one(some, columns, r, out + r * columns_ + first);
       }
+    });
+  }
+
+  // Integers, in tiles (cpu/tile_product_kernels.h).
+  void multiply_tiles(const float* x, const void* weights, float* out) const {
+    constexpr std::int64_t together = 1024;  // rows that an arranged panel of weights meets
+    for (std::int64_t first = 0; first < rows_; first += together)
+      multiply_tiles(x + first * depth_, std::min(together, rows_ - first), weights, out + first * columns_);
+  }
+
+  void multiply_tiles(const float* x, std::int64_t rows, const void* weights, float* out) const {
+    const std::int64_t pieces = depth_ / 32, row_tiles = (rows + tiles_.rows - 1) / tiles_.rows;
+    const std::int64_t row_tile_bytes = pieces * tiles_.row_piece_bytes;
+    const Scratch arranged(row_tiles * row_tile_bytes / static_cast<std::int64_t>(sizeof(float)));
+    auto* const row_tile = reinterpret_cast<char*>(arranged.data());
+    parallel_for(row_tiles, 1, [&](std::int64_t begin, std::int64_t end) {
+      const RoundedMemory rounded(tiles_.rows, depth_);
+      for (std::int64_t tile = begin; tile < end; ++tile) {
+        const std::int64_t first = tile * tiles_.rows, count = std::min(tiles_.rows, rows - first);
+        kernels_.round(x + first * depth_, rounded.rows(), count * depth_);
+        tiles_.arrange_rows(rounded.rows(), count, pieces, row_tile + tile * row_tile_bytes);
+      }
+    });
+
+    const auto arrange = tiles_.arrange_columns[format_index(format_)];
+    const auto multiply = tiles_.multiply[format_index(format_)];
+    // A panel is some tiles of columns by some pieces, small enough for the cache next to the core.
+    constexpr std::int64_t most_pieces = 64;
+    const std::int64_t wide = columns_ / (4 * thread_count()) / tiles_.columns;
+    const std::int64_t panel_tiles = std::clamp<std::int64_t>(wide, 1, 64 / tiles_.columns);
+    const std::int64_t panel = panel_tiles * tiles_.columns;
+    parallel_for((columns_ + panel - 1) / panel, 1, [&](std::int64_t begin, std::int64_t end) {
+      const std::int64_t column_tile_bytes = most_pieces * tiles_.column_piece_bytes;
+      const Scratch memory(panel_tiles * column_tile_bytes / static_cast<std::int64_t>(sizeof(float)));
+      auto* const column_tile = reinterpret_cast<char*>(memory.data());
+      for (std::int64_t first = begin * panel; first < std::min(end * panel, columns_); first += panel)
+        for (std::int64_t piece = 0; piece < pieces; piece += most_pieces) {
+          const std::int64_t count = std::min(most_pieces, pieces - piece);
+          const std::int64_t last = std::min(first + panel, columns_);
+          char* tile = column_tile;
+          for (std::int64_t column = first; column < last;
+               column += tiles_.columns, tile += column_tile_bytes)
+            arrange(row_at(weights, format_, column * depth_ + piece * 32), storage_bytes(format_, depth_),
+                    std::min(tiles_.columns, last - column), count, tile);
+          for (std::int64_t r = 0; r < row_tiles; ++r) {
+            const char* from = row_tile + r * row_tile_bytes + piece * tiles_.row_piece_bytes;
+            const std::int64_t height = std::min(tiles_.rows, rows - r * tiles_.rows);
+            tile = column_tile;
+            for (std::int64_t column = first; column < last;
+                 column += tiles_.columns, tile += column_tile_bytes) {
+              float* const to = out + r * tiles_.rows * columns_ + column;
+              const std::int64_t width = std::min(tiles_.columns, last - column);
+              if (height == tiles_.rows && width == tiles_.columns) {
+                multiply(from, tile, count, to, columns_, piece > 0);
+                continue;
+              }
+              alignas(64) float products[most_tile_elements];
+              multiply(from, tile, count, products, tiles_.columns, false);
+              for (std::int64_t i = 0; i < height; ++i)
+                for (std::int64_t c = 0; c < width; ++c) {
+                  float& element = to[i * columns_ + c];
+                  element = (piece > 0 ? element : 0) + products[i * tiles_.columns + c];
+                }
+            }
+          }
+        }
     });
   }
 
@@ -179,6 +299,7 @@ class BlockProduct {
   DType format_;
   std::int64_t rows_, columns_, depth_;
   const QuantisedKernels& kernels_;
+  const TileProductKernels& tiles_;
 };
 
 std::unique_ptr<Kernel> make_product(const Step& step) {

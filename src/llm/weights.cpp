@@ -158,10 +158,9 @@ class Loader {
   Tensor vector(const std::string& name, std::int64_t size) {
     return checked(name, {size}).to(DType::f32).to(device_).eval();
   }
-  // Quantised ones stay as they are. The CPU computes with f32; a GPU with what the file has.
   Tensor matrix(const std::string& name, const Shape& shape) {
     Tensor tensor = checked(name, shape);
-    if (!is_quantised(tensor.dtype()) && device_.kind == DeviceKind::cpu) tensor = tensor.to(DType::f32);
+    if (tensor.dtype() == DType::f64) tensor = tensor.to(DType::f32);
     return tensor.to(device_).eval();
   }
 

@@ -66,6 +66,16 @@ Tensor from_blocks(std::span<const std::byte> blocks, const Shape& shape, DType 
   return from_bytes(blocks, shape, format);
 }
 
+namespace {
+
+// Weights are read for every token: what lies in order already must not be copied.
+bool is_in_order(const NodeRef& node) {
+  return node->evaluated.load(std::memory_order_acquire) &&
+         node->storage.strides == contiguous_strides(node->shape);
+}
+
+}  // namespace
+
 Tensor quantised_matmul(const Tensor& x, const Tensor& weight) {
   const NodeRef &left = node_of(x, "quantised_matmul"), &right = node_of(weight, "quantised_matmul");
   check_operands("quantised_matmul", {&x});
@@ -81,7 +91,8 @@ Tensor quantised_matmul(const Tensor& x, const Tensor& weight) {
   Shape shape(left->shape.begin(), left->shape.end() - 1);
   const std::int64_t rows = element_count(shape);
   shape.push_back(matrix[0]);
-  const Tensor stacked = reshape(x, {rows, matrix[1]}), dense = half ? contiguous(weight) : weight;
+  const Tensor stacked = reshape(x, {rows, matrix[1]}),
+               dense = half && !is_in_order(right) ? contiguous(weight) : weight;
   return reshape(
       make_op(Op::quantised_matmul, left->dtype, {rows, matrix[0]}, {node_of(stacked), node_of(dense)}),
       shape);
