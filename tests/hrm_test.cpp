@@ -163,5 +163,91 @@ TEST_P(HrmGolden, ThreeStepsOfTraining) {
 
 INSTANTIATE_TEST_SUITE_P(Devices, HrmGolden, testing::ValuesIn(tested_devices()));
 
+// ---- configurations and files
+
+TEST(HrmConfig, IsKeptAsJson) {
+  for (const HrmConfig& config : {reference_config(), trm_config(), sudoku_config()})
+    EXPECT_EQ(to_json(config_from_json(to_json(config))), to_json(config));
+  EXPECT_EQ(Hrm(reference_config()).parameter_count(), 27275266);  // as published
+}
+
+TEST(HrmConfig, RefusesWhatCannotBe) {
+  const auto with = [](const std::string& from, const std::string& to) {
+    std::string json = to_json(reference_config());
+    const auto at = json.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    return json.replace(at, from.size(), to);
+  };
+  test::expect_error<FormatError>([] { config_from_json("[]"); }, {"not a JSON object"});
+  test::expect_error<FormatError>([&] { config_from_json(with("\"heads\":", "\"heds\":")); },
+                                  {"\"heads\" is missing"});
+  test::expect_error<FormatError>([&] { config_from_json(with("\"heads\":8", "\"heads\":\"8\"")); },
+                                  {"heads"});
+  test::expect_error<FormatError>([&] { config_from_json(with("\"rope\"", "\"ropes\"")); }, {"positions"});
+  test::expect_error<FormatError>([&] { config_from_json(with("bf16", "q4_0")); }, {"precision"});
+  test::expect_error<ValueError>([&] { config_from_json(with("\"heads\":8", "\"heads\":7")); },
+                                 {"heads must divide"});
+  test::expect_error<ValueError>([&] { config_from_json(with("\"h_layers\":4", "\"h_layers\":1000000000")); },
+                                 {"h_layers must lie in"});
+  test::expect_error<ValueError>([&] { config_from_json(with("\"attention\"", "\"units\"")); },
+                                 {"unit_features"});
+}
+
+TEST(HrmFiles, AModelOfAnotherShapeIsRefused) {
+  const test::TemporaryFolder folder;
+  const auto path = folder.path() / "model.safetensors";
+  HrmConfig small = sudoku_config();
+  small.features = 16;
+  small.unit_features = 4;
+  const Hrm model(small);
+  save_model(path, model, DType::f32);
+  EXPECT_EQ(load_model(path)->parameter_count(), model.parameter_count());
+  // The configuration of one and the weights of another.
+  TensorMap tensors = load_safetensors(path);
+  HrmConfig other = small;
+  other.features = 32;
+  save_safetensors(path, tensors, {{"hearth_hrm_config", to_json(other)}});
+  EXPECT_THROW(load_model(path), ValueError);
+  save_safetensors(path, tensors, {});
+  test::expect_error<FormatError>([&] { load_model(path); }, {"not a reasoning model"});
+}
+
+// ---- inference
+
+TEST(Reasoner, SequencesThatLeaveTheBatchDoNotChangeTheOthers) {
+  HrmConfig config = sudoku_config();
+  config.features = 16;
+  config.unit_features = 4;
+  config.precision = DType::f32;
+  manual_seed(3);
+  Reasoner reasoner(std::make_shared<Hrm>(config));
+  constexpr std::int64_t count = 7;
+  std::vector<std::int32_t> tokens(count * 81);
+  for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::int32_t>(1 + i * i % 10);
+  // Sequence i is done after segments[i]; batches of 5 and 2.
+  const std::vector<std::int64_t> segments{1, 6, 1, 2, 1, 3, 1};
+  std::vector<std::int64_t> seen(count, 0);
+  ReasonOptions options{.most_segments = 6, .batch = 5};
+  options.on_segment = [&](std::int64_t sequence, std::int64_t segment, std::span<const std::int32_t>,
+                           float) { EXPECT_EQ(segment, ++seen[static_cast<std::size_t>(sequence)]); };
+  options.done = [&](std::int64_t sequence, std::span<const std::int32_t>, float) {
+    return seen[static_cast<std::size_t>(sequence)] == segments[static_cast<std::size_t>(sequence)];
+  };
+  const auto together = reasoner.run(tokens, {}, options);
+  EXPECT_EQ(seen, segments);
+  for (std::size_t i = 0; i < count; ++i) {
+    ReasonOptions alone{.most_segments = segments[i]};
+    alone.done = [](std::int64_t, std::span<const std::int32_t>, float) { return false; };
+    const auto answer = reasoner.run(std::span(tokens).subspan(i * 81, 81), {}, alone)[0];
+    EXPECT_EQ(together[i].segments, segments[i]);
+    EXPECT_EQ(together[i].tokens, answer.tokens) << i;
+    EXPECT_NEAR(together[i].q_halt, answer.q_halt, 1e-4) << i;
+  }
+  EXPECT_TRUE(reasoner.run({}).empty());
+  test::expect_error<ValueError>([&] { reasoner.run(std::span(tokens).subspan(0, 80)); }, {"80 tokens"});
+  tokens[5] = 11;
+  test::expect_error<ValueError>([&] { reasoner.run(tokens); }, {"token 11"});
+}
+
 }  // namespace
 }  // namespace hearth::hrm

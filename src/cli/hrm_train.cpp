@@ -49,6 +49,10 @@ int run_train(const TrainCommand& command) {
   options.folder = command.output;
   options.resume = command.resume ? train::Resume::automatic : train::Resume::never;
   options.progress.enabled = !command.quiet;
+  // Said before minutes are spent on puzzles.
+  if (!command.resume && !train::list_checkpoints(options.folder).empty())
+    throw ValueError(fmt::format(
+        "{} has checkpoints of another run: go on with --resume, or give another --output", command.output));
   const auto sets = hrm::evaluation_sets(command.evaluation_puzzles, evaluation_seed);
   auto source = hrm::sudoku_source(training_puzzles(command), options.seed);
   // The limit is of the whole command: a machine may be lent by the minute.

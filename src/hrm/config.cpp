@@ -20,6 +20,8 @@ NLOHMANN_JSON_SERIALIZE_ENUM(TokenLoss,
 
 namespace {
 
+constexpr std::int64_t most_rows = 1 << 24, most_repeats = 1024;
+
 // Calls `visit(name, member)` for every member of a configuration.
 template <typename Config, typename Visit>
 void for_each_member(Config& c, Visit visit) {
@@ -69,10 +71,10 @@ void check(const HrmConfig& c) {
   const auto require = [](bool condition, const std::string& what) {
     if (!condition) throw ValueError("[HrmConfig] " + what);
   };
-  constexpr std::int64_t most = 1 << 24;
-  const auto in_range = [&](const char* name, std::int64_t value, std::int64_t low) {
-    require(value >= low && value <= most,
-            fmt::format("{} must lie in {}..{}, got {}", name, low, most, value));
+  const auto in_range = [&](const char* name, std::int64_t value, std::int64_t low,
+                            std::int64_t high = most_rows) {
+    require(value >= low && value <= high,
+            fmt::format("{} must lie in {}..{}, got {}", name, low, high, value));
   };
   in_range("vocabulary", c.vocabulary, 1);
   in_range("length", c.length, 1);
@@ -80,10 +82,10 @@ void check(const HrmConfig& c) {
   in_range("puzzles", c.puzzles, 1);
   in_range("features", c.features, 1);
   in_range("heads", c.heads, 1);
-  in_range("l_layers", c.l_layers, 1);
-  in_range("h_layers", c.h_layers, c.shared ? 0 : 1);
-  in_range("l_cycles", c.l_cycles, 1);
-  in_range("h_cycles", c.h_cycles, 1);
+  in_range("l_layers", c.l_layers, 1, most_repeats);
+  in_range("h_layers", c.h_layers, c.shared ? 0 : 1, most_repeats);
+  in_range("l_cycles", c.l_cycles, 1, most_repeats);
+  in_range("h_cycles", c.h_cycles, 1, most_repeats);
   in_range("most_segments", c.most_segments, 1);
   require(c.expansion > 0 && c.expansion <= 64,
           fmt::format("expansion must lie in (0, 64], got {}", c.expansion));
