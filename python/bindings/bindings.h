@@ -23,6 +23,7 @@ void bind_autograd(nb::module_& m, TensorClass& tensor);
 void bind_compile(nb::module_& m);  // eval, compile, explain
 void bind_optim(nb::module_& m);
 void bind_data(nb::module_& m);
+void bind_metrics(nb::module_& m);
 void bind_train(nb::module_& m);
 void bind_io(nb::module_& m);
 void bind_runtime(nb::module_& m);  // configuration, memory, profiles, tuning

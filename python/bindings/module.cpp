@@ -19,5 +19,13 @@ NB_MODULE(_core, m) {
   bind_losses(m);
   bind_autograd(m, tensor);
   bind_compile(m);
+  bind_optim(m);
+  bind_data(m);
+  bind_metrics(m);
+  bind_train(m);
+  bind_io(m);
+  bind_runtime(m);
+  bind_kernels(m);
+  bind_llm(m);
   bind_factories(m);
 }

@@ -145,6 +145,9 @@ TensorClass bind_tensor(nb::module_& m) {
       .def(
           "assign", [](Tensor& x, const In& value) { assign(x, value); }, "value"_a,
           "Gives this variable another value of the same shape and dtype.")
+      .def(
+          "_replace", [](Tensor& x, const Tensor& other) { x = other; }, "other"_a,
+          "Lets this handle name another variable.")
       .def("is_same", &Tensor::is, "other"_a, "Whether both name the same variable.")
       .def(
           "to",

@@ -8,7 +8,20 @@
 Tensors are computed when a value is needed: by print, item(), numpy(), backward(), an optimiser's step(), or eval().
 """
 
-from ._core import *
+from . import _core
 from ._convert import as_tensor, from_dlpack, from_numpy, tensor
+from ._core import *
+from ._devices import *
+from ._transform import autocast, compile, device, grad, no_grad, value_and_grad
+from .config import configured, get_config, set_config
+from .io import load, save
+from .progress import progress
+from . import config, data, kernels, llm, memory, metrics, nn, optim, profiler, train, tune, _display
 
 __version__ = "0.1.0"
+bool = _core.bool_  # noqa: A001: as NumPy and PyTorch name it
+float = _core.float32  # noqa: A001
+half = _core.float16
+double = _core.float64
+long = _core.int64
+int = _core.int32  # noqa: A001

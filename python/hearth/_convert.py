@@ -1,5 +1,7 @@
 """Arrays and lists in, NumPy arrays out."""
 
+import copyreg
+
 from . import _core
 from ._core import Tensor
 
@@ -169,3 +171,6 @@ def _restore_copy(self):
     if type(self) is not Tensor:
         result = type(self)(result)
     return result.requires_grad_() if self.requires_grad else result
+
+# Functions of the library are pickled and copied by name, as Python's own are: models hold them as activations.
+copyreg.pickle(type(_core.exp), lambda function: function.__name__)
