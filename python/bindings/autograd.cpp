@@ -55,7 +55,7 @@ void bind_autograd(nb::module_& m, TensorClass& tensor) {
       .def(
           "requires_grad_",
           [](nb::handle_t<Tensor> self, bool value) {
-            nb::inst_ptr<Tensor>(self)->requires_grad_(value);
+            tensor_of(self).requires_grad_(value);
             return nb::borrow(self);
           },
           "value"_a = true, nb::sig("def requires_grad_(self, value: bool = True) -> Tensor"),

@@ -30,6 +30,9 @@ void bind_runtime(nb::module_& m);  // configuration, memory, profiles, tuning
 void bind_kernels(nb::module_& m);
 void bind_llm(nb::module_& m);
 
+// x[index] by NumPy's rules.
+Tensor element(const Tensor& x, nb::handle index);
+
 // Computes the tensors, and what was assigned since the last time in this thread (running statistics, weights
 // changed by hand), so that the graph of earlier steps does not pile up. Called without the GIL. Nothing
 // while tracing.

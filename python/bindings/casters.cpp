@@ -3,10 +3,16 @@
 
 namespace hearth::python {
 
+Tensor& tensor_of(nb::handle object) {
+  if (!nb::inst_ready(object)) throw nb::type_error("a Tensor that was never initialised");
+  return *nb::inst_ptr<Tensor>(object);
+}
+
 bool In::read(nb::handle source) {
   static PyTypeObject* const tensor_type = reinterpret_cast<PyTypeObject*>(nb::type<Tensor>().ptr());
   PyObject* object = source.ptr();
   if (PyObject_TypeCheck(object, tensor_type)) {
+    if (!nb::inst_ready(source)) return false;
     tensor_ = nb::inst_ptr<Tensor>(source);
     return true;
   }
@@ -35,7 +41,7 @@ bool In::read(nb::handle source) {
 
 void In::convert_array() const {
   const nb::object tensor = nb::module_::import_("hearth._convert").attr("as_tensor")(array_);
-  own_ = *nb::inst_ptr<Tensor>(tensor);
+  own_ = tensor_of(tensor);
   tensor_ = &own_;
 }
 

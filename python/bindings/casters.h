@@ -22,6 +22,10 @@ using namespace nb::literals;
 
 namespace hearth::python {
 
+// The tensor in a Python object of the class Tensor. Throws a TypeError for one whose __init__ was never
+// called.
+Tensor& tensor_of(nb::handle object);
+
 // An argument that may be a Tensor, a number, a list, or anything NumPy makes an array of.
 class In {
  public:

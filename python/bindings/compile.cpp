@@ -13,7 +13,7 @@ void bind_compile(nb::module_& m) {
         std::vector<Tensor> tensors;
         for (const nb::handle argument : arguments) {
           if (nb::isinstance<Tensor>(argument))
-            tensors.push_back(*nb::inst_ptr<Tensor>(argument));
+            tensors.push_back(tensor_of(argument));
           else
             for (const nb::handle element : nb::iter(argument)) tensors.push_back(nb::cast<Tensor>(element));
         }

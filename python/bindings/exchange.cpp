@@ -121,7 +121,7 @@ Tensor imported(const nb::ndarray<nb::ro>& array) {
 
 int get_buffer(PyObject* self, Py_buffer* view, int flags) {
   try {
-    const Tensor& x = *nb::inst_ptr<Tensor>(nb::handle(self));
+    const Tensor& x = tensor_of(nb::handle(self));
     if (x.device().kind != DeviceKind::cpu || x.dtype() == DType::bf16 || is_quantised(x.dtype())) {
       PyErr_SetString(
           PyExc_BufferError,

@@ -175,7 +175,9 @@ Tensor positive(const Tensor& indices, std::int64_t size, bool check) {
   return where(indices < 0, indices + size, indices);
 }
 
-Tensor get(const Tensor& x, nb::handle index) {
+}  // namespace
+
+Tensor element(const Tensor& x, nb::handle index) {
   // The most frequent: one integer.
   if (PyLong_CheckExact(index.ptr())) return select(x, 0, integer_of(index));
 
@@ -265,10 +267,12 @@ Tensor get(const Tensor& x, nb::handle index) {
   return permute(result, final_order);
 }
 
+namespace {
+
 // The positions in the flattened x that the index means, with the value put there.
 Tensor set(const Tensor& x, nb::handle index, const Tensor& value) {
   const DeviceScope here(x.device());
-  const Tensor positions = get(reshape(arange(x.numel()), x.shape()), index);
+  const Tensor positions = element(reshape(arange(x.numel()), x.shape()), index);
   const Tensor source = broadcast_to(cast(value, x.dtype()), positions.shape());
   return reshape(scatter(reshape(x, {-1}), 0, reshape(positions, {-1}), reshape(source, {-1})), x.shape());
 }
@@ -277,7 +281,7 @@ Tensor set(const Tensor& x, nb::handle index, const Tensor& value) {
 
 void bind_indexing(TensorClass& tensor) {
   tensor.def(
-      "__getitem__", [](const Tensor& x, nb::handle index) { return get(x, index); }, nb::arg().none());
+      "__getitem__", [](const Tensor& x, nb::handle index) { return element(x, index); }, nb::arg().none());
   tensor.def(
       "__setitem__",
       [](Tensor& x, nb::handle index, const In& value) {

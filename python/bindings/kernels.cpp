@@ -67,7 +67,7 @@ void launch(const GpuKernel& kernel, const SizesIn& blocks, const SizesIn& threa
   std::vector<GpuKernel::Value> values;
   for (const nb::handle argument : arguments) {
     if (nb::isinstance<Tensor>(argument)) {
-      values.emplace_back(*nb::inst_ptr<Tensor>(argument));
+      values.emplace_back(tensor_of(argument));
       continue;
     }
     scalars.push_back(scalar_of(argument));

@@ -11,7 +11,7 @@ using Binary = Tensor (*)(const Tensor&, const Tensor&);
 // x op= y. A variable is assigned, so that every handle sees it; a value on the way to a gradient is replaced
 // by the result, so that the gradient goes on.
 nb::object change(nb::handle self, const Tensor& result) {
-  Tensor& x = *nb::inst_ptr<Tensor>(self);
+  Tensor& x = tensor_of(self);
   if (result.requires_grad()) {
     if (x.requires_grad() && x.is_leaf())
       throw ValueError("[in-place] a leaf that requires a gradient can be changed within no_grad() only");
@@ -37,9 +37,7 @@ void bind_operators(TensorClass& tensor) {
     if (in_place)
       tensor.def(
           in_place,
-          [function](nb::handle_t<Tensor> a, const In& b) {
-            return change(a, function(*nb::inst_ptr<Tensor>(a), b));
-          },
+          [function](nb::handle_t<Tensor> a, const In& b) { return change(a, function(tensor_of(a), b)); },
           nb::is_operator());
   };
   operators("__add__", "__radd__", "__iadd__", add);

@@ -22,7 +22,7 @@ void bind_reductions(nb::module_& m, TensorClass& tensor) {
   // max(x, dim) reduces, max(a, b) is the larger of two.
   const auto extreme = [&](const char* name, Reduction reduce, Tensor (*pair)(const Tensor&, const Tensor&)) {
     const auto function = [reduce, pair](const In& x, nb::handle second, bool keepdim) {
-      if (nb::isinstance<Tensor>(second)) return pair(x, *nb::inst_ptr<Tensor>(second));
+      if (nb::isinstance<Tensor>(second)) return pair(x, tensor_of(second));
       nb::detail::make_caster<AxesIn> axes;
       if (!axes.from_python(second, 0, nullptr)) throw nb::type_error("dim is an axis, several, or None");
       return reduce(x, static_cast<AxesIn&>(axes), keepdim);

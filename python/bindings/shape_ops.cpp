@@ -117,7 +117,7 @@ void bind_shape_ops(nb::module_& m, TensorClass& tensor) {
   m.def(
       "slice",
       [](const In& x, const std::vector<nb::slice>& slices) {
-        return nb::cast<Tensor>(nb::find(*x)[nb::tuple(nb::cast(slices))]);
+        return element(x, nb::tuple(nb::cast(slices)));
       },
       "x"_a, "slices"_a, "x[slices]");
 

@@ -119,7 +119,7 @@ TensorClass bind_tensor(nb::module_& m) {
           "eval",
           [](nb::handle_t<Tensor> self) {
             {
-              const Tensor x = *nb::inst_ptr<Tensor>(self);
+              const Tensor x = tensor_of(self);
               const nb::gil_scoped_release unlocked;
               evaluate({x});
             }
@@ -158,7 +158,7 @@ TensorClass bind_tensor(nb::module_& m) {
               DType dtype;
               DeviceIn device;
               if (nb::isinstance<Tensor>(target)) {
-                const Tensor& other = *nb::inst_ptr<Tensor>(target);
+                const Tensor& other = tensor_of(target);
                 const nb::gil_scoped_release unlocked;
                 result = result.to(other.dtype()).to(other.device());
               } else if (read_dtype(target, dtype)) {

@@ -16,7 +16,7 @@ from ._transform import autocast, compile, device, grad, no_grad, value_and_grad
 from .config import configured, get_config, set_config
 from .io import load, save
 from .progress import progress
-from . import config, data, kernels, llm, memory, metrics, nn, optim, profiler, train, tune, _display
+from . import amd, config, cuda, data, kernels, llm, memory, metrics, nn, optim, profiler, rocm, train, tune, _display
 
 __version__ = "0.1.0"
 bool = _core.bool_  # noqa: A001: as NumPy and PyTorch name it

@@ -8,7 +8,7 @@ import pytest
 
 import hearth as ht
 
-SHARED = Path(__file__).resolve().parents[3] / "shared"
+SHARED = Path(os.environ.get("HEARTH_SHARED_DIR") or Path(__file__).resolve().parents[3] / "shared")
 EMULATOR = Path(os.environ.get("HEARTH_EMULATOR", "/nonexistent"))
 
 
