@@ -9,6 +9,10 @@ namespace {
 
 using Convolution = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const ConvOptions&);
 
+std::vector<std::int64_t> repeated(const SizesIn& sizes, std::size_t axes) {
+  return sizes.sizes.size() == 1 ? std::vector<std::int64_t>(axes, sizes.sizes[0]) : sizes.sizes;
+}
+
 Tensor dropped(const In& x, double p, bool training) { return dropout(x, p, training); }
 
 }  // namespace
@@ -103,23 +107,26 @@ void bind_contractions(nb::module_& m, TensorClass& tensor) {
   avg_pool("avg_pool1d", &avg_pool1d);
   avg_pool("avg_pool2d", &avg_pool2d);
   avg_pool("avg_pool3d", &avg_pool3d);
+  // One size stands for all axes.
+  const auto adaptive = [&](const char* name, Tensor (*function)(const Tensor&, const std::vector<std::int64_t>&),
+                            std::size_t axes, const char* doc) {
+    m.def(name, [function, axes](const In& x, const SizesIn& size) { return function(x, repeated(size, axes)); }, "x"_a,
+          "output_size"_a, doc);
+  };
   m.def("adaptive_avg_pool1d", given(&adaptive_avg_pool1d), "x"_a, "output_size"_a,
         "Means of so many windows.");
-  m.def("adaptive_avg_pool2d", given(&adaptive_avg_pool2d), "x"_a, "output_size"_a,
-        "Means of so many windows.");
-  m.def("adaptive_avg_pool3d", given(&adaptive_avg_pool3d), "x"_a, "output_size"_a,
-        "Means of so many windows.");
+  adaptive("adaptive_avg_pool2d", &adaptive_avg_pool2d, 2, "Means of so many windows.");
+  adaptive("adaptive_avg_pool3d", &adaptive_avg_pool3d, 3, "Means of so many windows.");
   m.def("adaptive_max_pool1d", given(&adaptive_max_pool1d), "x"_a, "output_size"_a,
         "Maxima of so many windows.");
-  m.def("adaptive_max_pool2d", given(&adaptive_max_pool2d), "x"_a, "output_size"_a,
-        "Maxima of so many windows.");
+  adaptive("adaptive_max_pool2d", &adaptive_max_pool2d, 2, "Maxima of so many windows.");
   m.def(
       "interpolate",
       [](const In& x, const SizesIn& size, const std::string& mode, bool align_corners) {
         if (mode != "nearest" && mode != "linear" && mode != "bilinear" && mode != "trilinear")
           throw ValueError("[interpolate] mode is nearest, linear, bilinear or trilinear, not '" + mode +
                            "'");
-        return interpolate(x, size, mode == "nearest" ? Interpolation::nearest : Interpolation::linear,
+        return interpolate(x, repeated(size, x->ndim() > 2 ? x->ndim() - 2 : 1), mode == "nearest" ? Interpolation::nearest : Interpolation::linear,
                            align_corners);
       },
       "x"_a, "size"_a, "mode"_a = "nearest", "align_corners"_a = false, "The spatial axes resized.");

@@ -71,6 +71,16 @@ class Model:
                 self._session = Session(self._native)
             return Generation(self._session.generate(list(prompt), options, each))
 
+    def scores(self, prompt):
+        """The scores of every token of the vocabulary to come after a prompt (text or tokens)."""
+        if isinstance(prompt, str):
+            prompt = self.tokenizer.encode(prompt)
+        with self._lock:
+            if self._session is None:
+                self._session = Session(self._native)
+            self._session.truncate(0)
+            return self._session.feed(list(prompt))
+
     def generate(self, prompt, on_token=None, **options):
         """The text that follows a prompt (text or tokens). `on_token(token, text)` sees each; returning False stops."""
         each = None
