@@ -26,4 +26,4 @@ pip wheel . --no-build-isolation --no-deps --wheel-dir "$folder" \
 wheel=$(ls "$folder"/*.whl)
 pip install "$wheel[test]"
 HEARTH_EMULATOR=$build/emu/lib HEARTH_KERNEL_CACHE=$build/kernel-cache \
-  "$folder/venv/bin/python" -m pytest "$@"
+  "$folder/venv/bin/python" -m pytest --numprocesses 2 --dist loadfile "$@"

@@ -75,6 +75,8 @@ void bind_runtime(nb::module_& parent) {
     nb::dict d;
     constexpr const char* levels[] = {"conservative", "balanced", "aggressive"};
     d["optimization_level"] = levels[static_cast<int>(c.optimization_level)];
+    constexpr const char* find_modes[] = {"fast", "hybrid", "normal"};
+    d["miopen_find_mode"] = find_modes[static_cast<int>(c.miopen_find_mode)];
     d["default_precision"] = std::string(dtype_name(c.default_precision));
 #define HEARTH_OPTION(name) d[#name] = c.name
     HEARTH_OPTION(enable_operator_fusion);
@@ -94,6 +96,7 @@ void bind_runtime(nb::module_& parent) {
     HEARTH_OPTION(enable_strict_validation);
     HEARTH_OPTION(enable_matrix_cores);
     HEARTH_OPTION(vendor_blas_enabled);
+    HEARTH_OPTION(vendor_dnn_enabled);
     HEARTH_OPTION(enable_tuning);
     HEARTH_OPTION(tuning_file);
     HEARTH_OPTION(threads);

@@ -1,4 +1,7 @@
 // The class Tensor: what it is, where it is, and its values.
+#include <algorithm>
+#include <utility>
+
 #include "bindings.h"
 #include "hearth/eval.h"
 #include "hearth/ops.h"
@@ -76,11 +79,16 @@ std::string repr(const Tensor& x) {
 
 void evaluate(const std::vector<Tensor>& tensors) {
   if (tracing()) throw ValueError("[eval] a value was asked for while a function is being compiled");
-  if (assigned.empty()) return eval(tensors);
-  std::vector<Tensor> all = std::move(assigned);
-  assigned.clear();
+  std::vector<Tensor> all = std::exchange(assigned, {});
   all.insert(all.end(), tensors.begin(), tensors.end());
-  eval(all);
+  // A plan is of one device.
+  while (!all.empty()) {
+    const Device device = all.front().device();
+    const auto others = std::stable_partition(
+        all.begin(), all.end(), [&](const Tensor& tensor) { return tensor.device() == device; });
+    eval({all.begin(), others});
+    all.erase(all.begin(), others);
+  }
 }
 
 void assign(Tensor& x, const Tensor& value) {

@@ -15,13 +15,13 @@ from ._devices import *
 from ._transform import autocast, compile, device, grad, no_grad, value_and_grad
 from .config import configured, get_config, set_config
 from .io import load, save
-from .progress import progress
+from ._progress import progress
 from . import amd, config, cuda, data, kernels, llm, memory, metrics, nn, optim, profiler, rocm, train, tune, _display
 
 __version__ = "0.1.0"
-bool = _core.bool_  # noqa: A001: as NumPy and PyTorch name it
-float = _core.float32  # noqa: A001
+bool = _core.bool_  # as PyTorch names it
+float = _core.float32
 half = _core.float16
 double = _core.float64
 long = _core.int64
-int = _core.int32  # noqa: A001
+int = _core.int32

@@ -54,8 +54,7 @@ def architecture_of(chip):
 
 @dataclass
 class AMDConfig:
-    """Options as KernelPyTorch names them; config.h says what they do. Wrong values raise AMDConfigurationError. Those of
-    MIOpen are checked and have no effect: Hearth convolves with its own kernels."""
+    """Options as KernelPyTorch names them; config.h says what they do. Wrong values raise AMDConfigurationError."""
 
     architecture: AMDArchitecture = AMDArchitecture.AUTO
     device_id: int = 0
@@ -105,6 +104,8 @@ class AMDConfig:
             memory_pool_size_gb=self.memory_pool_size_gb,
             max_memory_fraction=self.max_memory_fraction,
             vendor_blas_enabled=self.rocblas_enabled,
+            vendor_dnn_enabled=self.miopen_enabled,
+            miopen_find_mode=self.miopen_find_mode.lower(),
             enable_tuning=self.enable_rocblas_tuning,
             default_precision=_PRECISIONS[self.default_precision],
             allow_fp16=self.allow_fp16,

@@ -1,6 +1,9 @@
 """Data sets, samplers, transforms, and the loader that makes batches of them."""
 
+from itertools import chain, islice
+
 from . import _core
+from ._convert import as_tensor
 from ._core import _data
 from ._core._data import (
     BatchSampler,
@@ -33,6 +36,30 @@ class Dataset:
 
     def __len__(self):
         raise NotImplementedError
+
+
+class IterableDataset:
+    """Samples one after another: subclasses define __iter__. A loader of one has no length, order or state."""
+
+    def __iter__(self):
+        raise NotImplementedError
+
+
+class ChainDataset(IterableDataset):
+    """Iterable data sets one after another."""
+
+    def __init__(self, datasets):
+        self.datasets = list(datasets)
+
+    def __iter__(self):
+        return chain(*self.datasets)
+
+
+def _stacked(samples):
+    """The fields of several samples along a new first axis."""
+    if not isinstance(samples[0], (tuple, list)):
+        return _core.stack([as_tensor(sample) for sample in samples])
+    return [_core.stack([as_tensor(field) for field in fields]) for fields in zip(*samples, strict=True)]
 
 
 def _native(dataset):
@@ -72,6 +99,12 @@ class DataLoader:
     def __init__(self, dataset, batch_size=1, shuffle=False, sampler=None, batch_sampler=None, num_workers=0,
                  collate_fn=None, drop_last=False, prefetch_factor=2, seed=0, device=None, pin_memory=False):
         self.dataset, self.batch_size = dataset, batch_size
+        self._drop_last, self._device, self._collate = drop_last, device, collate_fn or _stacked
+        if isinstance(dataset, IterableDataset):
+            if shuffle or sampler or batch_sampler or num_workers:
+                raise _core.ValueError("[DataLoader] an iterable data set has no order to choose, and one reader")
+            self._native = None
+            return
         self._native = _data.CoreLoader(
             _native(dataset), batch_size, shuffle, drop_last, num_workers, prefetch_factor, seed, device, sampler,
             batch_sampler, collate_fn,
@@ -79,9 +112,25 @@ class DataLoader:
         self._resumed = False
 
     def __len__(self):
+        if self._native is None:
+            raise TypeError("a loader of an iterable data set has no length")
         return len(self._native)
 
+    def _batches(self):
+        """Of an iterable data set."""
+        samples = iter(self.dataset)
+        while part := list(islice(samples, self.batch_size)):
+            if len(part) < self.batch_size and self._drop_last:
+                return
+            batch = self._collate(part)
+            if self._device is not None:
+                batch = batch.to(self._device) if isinstance(batch, _core.Tensor) else [x.to(self._device) for x in batch]
+            yield batch
+
     def __iter__(self):
+        if self._native is None:
+            yield from self._batches()
+            return
         # A loop that was left early is begun again, unless a state says where to go on.
         if self._native.position and not self._resumed:
             self._native.restart()

@@ -85,7 +85,7 @@ class Model:
         """The text that follows a prompt (text or tokens). `on_token(token, text)` sees each; returning False stops."""
         each = None
         if on_token is not None:
-            each = lambda token, text: on_token(token, text) is not False  # noqa: E731
+            each = lambda token, text: on_token(token, text) is not False
         return self._run(prompt, options, each)
 
     def stream(self, prompt, **options):

@@ -3,7 +3,7 @@
 from . import _core
 from ._core import Tensor
 from ._core import _optim as _native
-from ._core._optim import EMA, GradScaler
+from ._core._optim import EMA
 
 
 class _Group:
@@ -110,8 +110,8 @@ Lion = _optimizer(
 )
 
 
-class GradScaler(GradScaler):
-    __doc__ = GradScaler.__doc__
+class GradScaler(_native.GradScaler):
+    """Keeps small float16 gradients from vanishing: the loss is scaled, and steps whose gradients overflow are skipped."""
 
     def unscale_(self, optimizer):
         super().unscale_(optimizer._native)

@@ -4,10 +4,10 @@
     result = trainer.fit(train_loader, test_loader)
 """
 
-from . import _core, metrics
+from . import _core
 from ._core import _train
 from ._core._train import best_checkpoint, list_checkpoints
-from .progress import in_notebook
+from ._progress import in_notebook
 
 
 class Callback:
@@ -84,7 +84,7 @@ class Trainer:
         for callback in callbacks:
             self._native.add_callback(callback, self)
         if notebook:
-            from .progress import TrainingBar
+            from ._progress import TrainingBar
 
             self._native.add_callback(TrainingBar(options.get("steps"), options.get("epochs")), self)
 

@@ -119,6 +119,13 @@ def test_pyflame_on_two_gpus(tmp_path):
             "a, b = pf.randn(20, 30), pf.randn(30, 25)",
             find(PYFLAME, "result_gpu"),
             "np.testing.assert_allclose(result_gpu, a.numpy() @ b.numpy(), rtol=1e-4, atol=1e-5)",
+            "pf.set_device('rocm:0')",
+            "with pf.device('cpu'): here = pf.ones(2) + 1",
+            "there = pf.ones(2) + 2",
+            "pf.eval(here, there)  # of two devices at once",
+            "assert here.tolist() == [2, 2] and there.tolist() == [3, 3] and there.device == 'rocm:0'",
+            "there += 1  # computed with whatever is asked for next, here on the CPU",
+            "assert (here * 2).tolist() == [4, 4] and there.is_evaluated()",
             find(PYFLAME, "num_gpus"),
             "print('all done')",
         ]

@@ -80,6 +80,21 @@ def test_data_sets_made_of_others():
     assert set(drawn) == {1, 3} and len(drawn) == 50
 
 
+def test_iterable_data_sets():
+    class Count(ht.data.IterableDataset):
+        def __iter__(self):
+            return ((float(i), np.arange(i, i + 2)) for i in range(5))
+
+    loader = DataLoader(Count(), batch_size=2)
+    for _ in range(2):
+        assert [(x.tolist(), y.tolist()) for x, y in loader][-1] == ([4.0], [[4, 5]])
+    chained = DataLoader(ht.data.ChainDataset([Count(), Count()]), batch_size=4, drop_last=True)
+    assert [x.shape for x, _ in chained] == [(4,), (4,)]
+    for wrong in (lambda: len(loader), lambda: DataLoader(Count(), shuffle=True), lambda: list(DataLoader(ht.data.IterableDataset()))):
+        with pytest.raises((TypeError, ht.ValueError, NotImplementedError)):
+            wrong()
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_data_sets_that_raise(workers):
     class Broken(Squares):
@@ -283,7 +298,7 @@ def test_mnist_files(shared):
 def test_progress_bar(capsys):
     assert list(ht.progress([1, 2, 3], "work")) == [1, 2, 3]
     assert capsys.readouterr().err == ""  # not a terminal
-    from hearth.progress import Bar
+    from hearth._progress import Bar
 
     bar = Bar("work", 4)
     bar.update(2, "half")

@@ -43,8 +43,6 @@ from .._core import (
     tanhshrink,
 )
 
-__all__ = [name for name in dir() if not name.startswith("_")]
-
 
 def gelu(x, approximate="none"):
     """x * Phi(x), with the error function or its approximation by tanh."""

@@ -230,7 +230,7 @@ class Module:
             (places if isinstance(target, _core.Device) or _is_device(target) else dtypes).append(target)
         for module in self.modules():
             for kind in ("_parameters", "_buffers"):
-                for name, tensor in module.__dict__[kind].items():
+                for tensor in module.__dict__[kind].values():
                     if tensor is None:
                         continue
                     moved = tensor.detach()
