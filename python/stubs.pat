@@ -1,5 +1,5 @@
 # What python/hearth adds to the class, for type checkers.
-_core.Tensor.__suffix__:
+hearth._core.Tensor.__suffix__:
     def numpy(self) -> numpy.ndarray:
         """The elements as a NumPy array that shares the tensor's memory, read-only."""
     def __array__(self, dtype: numpy.typing.DTypeLike | None = None, copy: bool | None = None) -> numpy.ndarray: ...

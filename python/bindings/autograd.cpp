@@ -75,12 +75,11 @@ void bind_autograd(nb::module_& m, TensorClass& tensor) {
       .def(
           "backward",
           [](const Tensor& x, const MaybeIn& seed) {
-            std::vector<Tensor> computed = x.backward(seed);
+            std::vector<Tensor> changed = x.backward(seed);
             if (tracing()) return;
             // The value with its gradients: one plan computes what they share once.
-            computed.push_back(x);
-            const nb::gil_scoped_release unlocked;
-            evaluate(computed);
+            changed.push_back(x);
+            evaluate(changed);
           },
           "gradient"_a = nb::none(),
           "Adds d(this)/d(leaf) to the gradient of every leaf, and computes this and the gradients.");

@@ -17,7 +17,6 @@ void bind_compile(nb::module_& m) {
           else
             for (const nb::handle element : nb::iter(argument)) tensors.push_back(nb::cast<Tensor>(element));
         }
-        const nb::gil_scoped_release unlocked;
         evaluate(tensors);
       },
       "tensors"_a, "Computes tensors (or sequences of them) in one plan.");
@@ -47,8 +46,8 @@ void bind_compile(nb::module_& m) {
       .def(
           "__call__",
           [](Compiled& self, const std::vector<Tensor>& arguments) {
+            if (!tracing()) evaluate({});
             const nb::gil_scoped_release unlocked;
-            evaluate({});
             return self(arguments);
           },
           "arguments"_a)

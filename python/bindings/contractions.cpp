@@ -108,10 +108,13 @@ void bind_contractions(nb::module_& m, TensorClass& tensor) {
   avg_pool("avg_pool2d", &avg_pool2d);
   avg_pool("avg_pool3d", &avg_pool3d);
   // One size stands for all axes.
-  const auto adaptive = [&](const char* name, Tensor (*function)(const Tensor&, const std::vector<std::int64_t>&),
+  const auto adaptive = [&](const char* name,
+                            Tensor (*function)(const Tensor&, const std::vector<std::int64_t>&),
                             std::size_t axes, const char* doc) {
-    m.def(name, [function, axes](const In& x, const SizesIn& size) { return function(x, repeated(size, axes)); }, "x"_a,
-          "output_size"_a, doc);
+    m.def(
+        name,
+        [function, axes](const In& x, const SizesIn& size) { return function(x, repeated(size, axes)); },
+        "x"_a, "output_size"_a, doc);
   };
   m.def("adaptive_avg_pool1d", given(&adaptive_avg_pool1d), "x"_a, "output_size"_a,
         "Means of so many windows.");
@@ -126,8 +129,8 @@ void bind_contractions(nb::module_& m, TensorClass& tensor) {
         if (mode != "nearest" && mode != "linear" && mode != "bilinear" && mode != "trilinear")
           throw ValueError("[interpolate] mode is nearest, linear, bilinear or trilinear, not '" + mode +
                            "'");
-        return interpolate(x, repeated(size, x->ndim() > 2 ? x->ndim() - 2 : 1), mode == "nearest" ? Interpolation::nearest : Interpolation::linear,
-                           align_corners);
+        return interpolate(x, repeated(size, x->ndim() > 2 ? x->ndim() - 2 : 1),
+                           mode == "nearest" ? Interpolation::nearest : Interpolation::linear, align_corners);
       },
       "x"_a, "size"_a, "mode"_a = "nearest", "align_corners"_a = false, "The spatial axes resized.");
 

@@ -64,8 +64,8 @@ void bind_errors(nb::module_& m) {
   add<OutOfMemory>(m, "OutOfMemory", "Memory could not be had; `requested` and `available` are bytes.", base,
                    PyExc_MemoryError);
   add<KernelError>(m, "KernelError", "A kernel that failed while running.", base, PyExc_RuntimeError);
-  PyObject* library = add<LibraryError>(m, "LibraryError", "A library that computes for us refused or failed.", base,
-                                        PyExc_RuntimeError);
+  PyObject* library = add<LibraryError>(
+      m, "LibraryError", "A library that computes for us refused or failed.", base, PyExc_RuntimeError);
   add<BlasError>(m, "BlasError", "A BLAS library refused or failed.", library);
   add<DnnError>(m, "DnnError", "A DNN library refused or failed.", library);
   add<MatrixUnitError>(m, "MatrixUnitError", "A matrix unit was demanded where there is none.", base,

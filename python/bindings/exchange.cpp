@@ -47,11 +47,11 @@ Device device_of_dlpack(int type, int index) {
 }
 
 // The memory of a tensor as an object that offers it to others. Read-only: other tensors may share it.
-nb::object exported(const Tensor& x) {
+nb::object exported(const Tensor& variable) {
+  const Tensor x = computed(variable);
   TensorMemory memory;
   {
     const nb::gil_scoped_release unlocked;
-    evaluate({x});
     memory = memory_of(x);
   }
   const std::size_t dims = memory.shape.size();
@@ -147,9 +147,9 @@ void bind_exchange(nb::module_& m, TensorClass& tensor) {
   m.def("_imported", &imported, "array"_a, "A tensor over the memory of an array.");
   m.def(
       "_reinterpret",
-      [](const Tensor& x, const DTypeIn& dtype) {
+      [](const Tensor& variable, const DTypeIn& dtype) {
+        const Tensor x = computed(variable);
         const nb::gil_scoped_release unlocked;
-        evaluate({x});
         TensorMemory memory = memory_of(x);
         if (dtype_size(memory.dtype) != dtype_size(dtype))
           throw DTypeError("[reinterpret] dtypes of different sizes");
@@ -165,7 +165,8 @@ void bind_exchange(nb::module_& m, TensorClass& tensor) {
       "bytes"_a, "shape"_a, "dtype"_a);
   m.def(
       "_to_bytes",
-      [](const Tensor& x) {
+      [](const Tensor& variable) {
+        const Tensor x = computed(variable);
         std::vector<std::byte> bytes;
         {
           const nb::gil_scoped_release unlocked;
@@ -176,9 +177,9 @@ void bind_exchange(nb::module_& m, TensorClass& tensor) {
       "x"_a);
   tensor.def(
       "data_ptr",
-      [](const Tensor& x) {
+      [](const Tensor& variable) {
+        const Tensor x = computed(variable);
         const nb::gil_scoped_release unlocked;
-        evaluate({x});
         return reinterpret_cast<std::uintptr_t>(memory_of(x).data);
       },
       "The address of the first element.");

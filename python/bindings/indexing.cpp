@@ -52,11 +52,11 @@ Slice slice_of(nb::handle object) {
 }
 
 // The positions of the true elements of a bool array, one i64 vector per axis.
-std::vector<Tensor> nonzero(const Tensor& mask) {
+std::vector<Tensor> nonzero(const Tensor& variable) {
+  const Tensor mask = computed(variable);
   std::vector<std::int64_t> flags;
   {
     const nb::gil_scoped_release unlocked;
-    evaluate({mask});
     flags = mask.to_vector<std::int64_t>();
   }
   const Shape& shape = mask.shape();
@@ -131,12 +131,7 @@ std::size_t read_items(nb::handle index, std::size_t ndim, const Shape& shape, D
       const Tensor& mask = arrays[i];
       if (mask.ndim() == 0) {
         // A new axis of size 1, of which all or nothing is taken.
-        bool chosen = false;
-        {
-          const nb::gil_scoped_release unlocked;
-          evaluate({mask});
-          chosen = mask.item<bool>();
-        }
+        const bool chosen = computed(mask).item<bool>();
         items.push_back({.kind = Item::Kind::new_axis});
         const DeviceScope here(device);
         items.back().array = tensor(std::vector<std::int64_t>(chosen ? 1 : 0, 0));
@@ -160,14 +155,9 @@ std::size_t read_items(nb::handle index, std::size_t ndim, const Shape& shape, D
 // Positions counted from the beginning. Several index arrays are checked here, one alone by take().
 Tensor positive(const Tensor& indices, std::int64_t size, bool check) {
   if (check && indices.numel() > 0) {
-    std::int64_t low = 0, high = 0;
-    {
-      const nb::gil_scoped_release unlocked;
-      const Tensor smallest = min(indices), largest = max(indices);
-      evaluate({smallest, largest});
-      low = smallest.item<std::int64_t>();
-      high = largest.item<std::int64_t>();
-    }
+    const Tensor smallest = min(indices), largest = max(indices);
+    evaluate({smallest, largest});
+    const auto low = smallest.item<std::int64_t>(), high = largest.item<std::int64_t>();
     if (low < -size || high >= size)
       refuse("index " + std::to_string(high >= size ? high : low) + " for an axis of size " +
              std::to_string(size));

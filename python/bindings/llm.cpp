@@ -4,6 +4,7 @@
 #include <nanobind/stl/function.h>
 #include <nanobind/stl/map.h>
 
+#include <mutex>
 #include <nlohmann/json.hpp>
 
 #include "bindings.h"
@@ -24,6 +25,12 @@ nb::dict dict_of(const GenerateResult& result) {
   d["prompt_seconds"] = result.prompt_seconds;
   d["generate_seconds"] = result.generate_seconds;
   return d;
+}
+
+// Sessions of one model do not run at the same time. A callback of a session may use it.
+std::recursive_mutex& running() {
+  static std::recursive_mutex mutex;
+  return mutex;
 }
 
 // Of the options by their names in Python; a name that is not known is an error.
@@ -144,6 +151,7 @@ void bind_llm(nb::module_& parent) {
           "feed",
           [](Session& self, const std::vector<TokenId>& tokens) {
             const nb::gil_scoped_release unlocked;
+            const std::lock_guard lock(running());
             const std::vector<float> scores = self.feed(tokens);
             const DeviceScope host(Device{});
             return tensor(scores);
@@ -153,6 +161,7 @@ void bind_llm(nb::module_& parent) {
           "feed_all",
           [](Session& self, const std::vector<TokenId>& tokens) {
             const nb::gil_scoped_release unlocked;
+            const std::lock_guard lock(running());
             std::vector<float> flat;
             std::int64_t width = 0;
             for (const auto& scores : self.feed_all(tokens)) {
@@ -172,6 +181,7 @@ void bind_llm(nb::module_& parent) {
             GenerateResult result;
             {
               const nb::gil_scoped_release unlocked;
+              const std::lock_guard lock(running());
               result = self.generate(prompt, converted, [&](TokenId token, std::string_view text) {
                 const nb::gil_scoped_acquire locked;
                 if (PyErr_CheckSignals() != 0) throw nb::python_error();

@@ -30,9 +30,8 @@ void bind_metrics(nb::module_& parent) {
       .def(
           "update",
           [](Metric& self, const In& output, const In& target) {
-            const Tensor x = *output, y = *target;
+            const Tensor x = computed(output), y = computed(target);
             const nb::gil_scoped_release unlocked;
-            evaluate({x, y});
             self.update(x, y);
           },
           "output"_a, "target"_a)

@@ -16,9 +16,7 @@ namespace {
 // Computes what a step has assigned, outside of compiled functions.
 void finish(const optim::Optimizer& optimizer) {
   if (tracing()) return;
-  const std::vector<Tensor> variables = optimizer.variables();
-  const nb::gil_scoped_release unlocked;
-  evaluate(variables);
+  evaluate(optimizer.variables());
 }
 
 // One option of a group by its name in Python.
@@ -131,9 +129,7 @@ void bind_optim(nb::module_& parent) {
       .def("update",
            [](Ema& self) {
              self.update();
-             if (tracing()) return;
-             const nb::gil_scoped_release unlocked;
-             evaluate(self.averages());
+             if (!tracing()) evaluate(self.averages());
            })
       .def("apply", &Ema::apply, "Puts the averages in the place of the parameters.")
       .def("restore", &Ema::restore, "Undoes apply().")

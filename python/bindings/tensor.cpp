@@ -5,6 +5,7 @@
 #include "bindings.h"
 #include "hearth/eval.h"
 #include "hearth/ops.h"
+#include "tensor/variable.h"
 
 namespace hearth::python {
 namespace {
@@ -12,12 +13,12 @@ namespace {
 thread_local std::vector<Tensor> assigned;
 
 // The only element as a Python number.
-nb::object item_of(const Tensor& x) {
+nb::object item_of(const Tensor& variable) {
+  const Tensor x = computed(variable);
   std::int64_t integer = 0;
   double real = 0;
   {
     const nb::gil_scoped_release unlocked;
-    evaluate({x});
     if (is_floating(x.dtype()))
       real = x.item<double>();
     else
@@ -37,12 +38,12 @@ nb::object nested(const T*& next, const Shape& shape, std::size_t axis) {
   return result;
 }
 
-nb::object to_list(const Tensor& x) {
+nb::object to_list(const Tensor& variable) {
+  const Tensor x = computed(variable);
   const auto values = [&]<typename T>(T) {
     std::vector<T> elements;
     {
       const nb::gil_scoped_release unlocked;
-      evaluate({x});
       elements = x.to_vector<T>();
     }
     const T* next = elements.data();
@@ -53,7 +54,6 @@ nb::object to_list(const Tensor& x) {
   std::vector<std::int64_t> integers;
   {
     const nb::gil_scoped_release unlocked;
-    evaluate({x});
     integers = x.to_vector<std::int64_t>();
   }
   std::unique_ptr<bool[]> flags(new bool[integers.size()]);
@@ -65,10 +65,7 @@ nb::object to_list(const Tensor& x) {
 std::string repr(const Tensor& x) {
   if (!x.defined()) return "Tensor(undefined)";
   if (tracing()) return x.to_string();
-  if (!is_quantised(x.dtype())) {
-    const nb::gil_scoped_release unlocked;
-    evaluate({x});
-  }
+  if (!is_quantised(x.dtype())) evaluate({x});
   std::string text = x.to_string();
   if (x.device().kind != DeviceKind::cpu) text += "\non " + to_string(x.device());
   if (x.requires_grad()) text += "\nrequires_grad";
@@ -80,7 +77,8 @@ std::string repr(const Tensor& x) {
 void evaluate(const std::vector<Tensor>& tensors) {
   if (tracing()) throw ValueError("[eval] a value was asked for while a function is being compiled");
   std::vector<Tensor> all = std::exchange(assigned, {});
-  all.insert(all.end(), tensors.begin(), tensors.end());
+  for (const Tensor& tensor : tensors) all.push_back(wrap(node_of(tensor, "eval")));
+  const nb::gil_scoped_release unlocked;
   // A plan is of one device.
   while (!all.empty()) {
     const Device device = all.front().device();
@@ -93,7 +91,13 @@ void evaluate(const std::vector<Tensor>& tensors) {
 
 void assign(Tensor& x, const Tensor& value) {
   x.assign(value);
-  if (!tracing()) assigned.push_back(x);
+  if (!tracing()) assigned.push_back(wrap(node_of(x)));
+}
+
+Tensor computed(const Tensor& x) {
+  Tensor value = wrap(node_of(x));
+  evaluate({value});
+  return value;
 }
 
 TensorClass bind_tensor(nb::module_& m) {
@@ -126,11 +130,7 @@ TensorClass bind_tensor(nb::module_& m) {
       .def(
           "eval",
           [](nb::handle_t<Tensor> self) {
-            {
-              const Tensor x = tensor_of(self);
-              const nb::gil_scoped_release unlocked;
-              evaluate({x});
-            }
+            evaluate({tensor_of(self)});
             return nb::borrow(self);
           },
           nb::sig("def eval(self) -> Tensor"),

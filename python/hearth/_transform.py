@@ -1,6 +1,7 @@
 """Functions of functions: grad, value_and_grad, compile; and the modes no_grad, enable_grad, autocast, device."""
 
 import functools
+import threading
 
 from . import _core
 from ._core import Tensor, _Autocast, _DeviceScope, _NoGrad
@@ -103,6 +104,7 @@ class _Variant:
 
     def __init__(self, function, structure):
         self._function, self._structure, self._result = function, structure, None
+        self._lock = threading.RLock()  # a compiled function runs in one thread at a time
         self.native = _core._Compiled(self._traced)
 
     def _traced(self, leaves):
@@ -112,7 +114,8 @@ class _Variant:
         return results
 
     def __call__(self, leaves):
-        results = self.native(leaves)
+        with self._lock:
+            results = self.native(leaves)
         return _unflatten(self._result, iter(results))
 
 

@@ -67,7 +67,7 @@ class AMDConfig:
     max_memory_fraction: float = 0.9
     hip_kernel_cache_enabled: bool = True  # false: the compiler's kernels are compiled anew each time
     hip_compiler_cache_size: int = 100  # kernels that one compiler keeps
-    hip_compiler_cache_dir: str | None = None  # None: as the environment says, else the user's cache folder
+    hip_compiler_cache_dir: str | None = None  # counts before the first kernel; None: the user's cache folder
     rocblas_enabled: bool = True
     enable_rocblas_tuning: bool = False  # measures the ways to compute a product
     miopen_enabled: bool = True

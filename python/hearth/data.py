@@ -1,5 +1,6 @@
 """Data sets, samplers, transforms, and the loader that makes batches of them."""
 
+import threading
 from itertools import chain, islice
 
 from . import _core
@@ -93,12 +94,13 @@ class DataLoader:
         for x, y in DataLoader(dataset, batch_size=32, shuffle=True): ...
 
     `num_workers` threads prepare batches ahead. The order follows from `seed` alone. With `device`, batches are copied
-    there while it computes. state_dict() holds the place in the data: a loop after load_state_dict() goes on from there.
+    there while it computes; they go through pinned memory, whatever `pin_memory` says. state_dict() holds the place in the data: a loop after load_state_dict() goes on from there.
     """
 
     def __init__(self, dataset, batch_size=1, shuffle=False, sampler=None, batch_sampler=None, num_workers=0,
                  collate_fn=None, drop_last=False, prefetch_factor=2, seed=0, device=None, pin_memory=False):
         self.dataset, self.batch_size = dataset, batch_size
+        self._lock = threading.Lock()
         self._drop_last, self._device, self._collate = drop_last, device, collate_fn or _stacked
         if isinstance(dataset, IterableDataset):
             if shuffle or sampler or batch_sampler or num_workers:
@@ -135,7 +137,11 @@ class DataLoader:
         if self._native.position and not self._resumed:
             self._native.restart()
         self._resumed = False
-        while (batch := self._native.next()) is not None:
+        while True:
+            with self._lock:
+                batch = self._native.next()
+            if batch is None:
+                return
             yield batch
 
     @property

@@ -46,7 +46,7 @@ class Model:
 
     def __init__(self, native):
         self._native = native
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._session = None
         self.config = native.config()
 

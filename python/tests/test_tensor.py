@@ -253,6 +253,43 @@ def test_threads():
     assert not wrong
 
 
+def test_variables_that_change_under_a_reader():
+    """One thread assigns, others look: each sees one of the values, whole."""
+    x = ht.zeros(1000).contiguous().eval()
+    stop, wrong = threading.Event(), []
+
+    def look():
+        while not stop.is_set():
+            for seen in (x.numpy(), np.asarray(x.tolist()), (x * 2).numpy() / 2):
+                if seen.min() != seen.max():
+                    wrong.append(seen)
+
+    threads = [threading.Thread(target=look) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for i in range(200):
+        x.assign(ht.full((1000,), i))
+        x += 1
+    stop.set()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    assert not wrong and x[0].item() == 200
+
+
+def test_compiled_functions_take_turns():
+    f, results = ht.compile(lambda a: (a * 2).sum()), []
+    threads = [
+        threading.Thread(target=lambda i=i: results.extend(f(ht.full((4,), i)).item() == 8 * i for _ in range(50)))
+        for i in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(results) == 200 and all(results)
+
+
 def test_the_gil_is_released():
     """While one thread computes, another counts."""
     x = ht.randn(700, 700).eval()
