@@ -25,6 +25,7 @@ void bind_io(nb::module_& parent) {
   m.def("load_npz", &load_npz, "path"_a, Unlocked());
   m.def("save_npy", &save_npy, "path"_a, "tensor"_a, Unlocked());
   m.def("load_npy", &load_npy, "path"_a, Unlocked());
+  m.def("load_torch", &load_torch, "path"_a, Unlocked());
   m.def("load_idx", &load_idx, "path"_a, Unlocked());
   m.def(
       "load_gguf",

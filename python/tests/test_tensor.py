@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -380,6 +381,8 @@ def test_save_and_load(tmp_path):
     for wrong in (({1: ht.ones(1)}, "d.safetensors"), (ht.ones(1), "d.npz"), ({"a": object()}, "d.safetensors"), (flat, "d.txt")):
         with pytest.raises((ht.ValueError, ht.DTypeError)):
             ht.save(wrong[0], tmp_path / wrong[1])
+    of_torch = ht.load(Path(__file__).parent / "golden" / "model.pt")
+    assert of_torch["w"].tolist() == [[0, 3], [1, 4], [2, 5]] and of_torch["inner.b"].dtype == ht.bfloat16
     (tmp_path / "e.safetensors").write_bytes(b"garbage")
     with pytest.raises(ht.FormatError):
         ht.load(tmp_path / "e.safetensors")

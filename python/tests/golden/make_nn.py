@@ -1,4 +1,4 @@
-"""Writes nn.npz: what PyTorch computes with the models of ported.py. Run with an interpreter that has torch."""
+"""Writes model.pt, and nn.npz: what PyTorch computes with the models of ported.py. Run with an interpreter that has torch."""
 
 import sys
 from pathlib import Path
@@ -77,4 +77,5 @@ for name, options in ported.LOSSES.items():
     put(f"loss/{name}", getattr(torch.nn, name)(**options)(x, y))
 for name, options in ported.ACTIVATIONS.items():
     put(f"activation/{name}", getattr(torch.nn, name)(*options)(x))
+torch.save({"w": torch.arange(6.0).reshape(2, 3).t(), "inner": {"b": torch.ones(2, dtype=torch.bfloat16)}}, Path(__file__).with_name("model.pt"))
 np.savez_compressed(Path(__file__).with_name("nn.npz"), **out)
