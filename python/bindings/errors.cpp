@@ -38,7 +38,7 @@ PyObject* add(nb::module_& m, const char* name, const char* doc, PyObject* base,
               PyObject* builtin = nullptr) {
   const nb::object bases = builtin ? nb::object(nb::make_tuple(nb::handle(base), nb::handle(builtin)))
                                    : nb::borrow(nb::handle(base));
-  const std::string full = std::string("hearth.") + name;
+  const std::string full = std::string("hearth._core.") + name;
   PyObject* type = PyErr_NewExceptionWithDoc(full.c_str(), doc, bases.ptr(), nullptr);
   if (!type) throw nb::python_error();
   m.attr(name) = nb::handle(type);

@@ -19,6 +19,9 @@ from ._progress import progress
 from . import amd, config, cuda, data, kernels, llm, memory, metrics, nn, optim, profiler, rocm, train, tune, _display
 
 __version__ = "0.1.0"
+for _error in vars(_core).copy().values():  # as people import them
+    if isinstance(_error, type) and issubclass(_error, Exception):
+        _error.__module__ = "hearth"
 bool = _core.bool_  # as PyTorch names it
 float = _core.float32
 half = _core.float16
