@@ -57,6 +57,12 @@ GenerateOptions options_of(const nb::dict& given_options) {
   read("penalty_window", sampling.penalty_window);
   read("bias", sampling.bias);
   read("seed", sampling.seed);
+  read("mirostat", sampling.mirostat);
+  read("mirostat_target", sampling.mirostat_target);
+  read("mirostat_rate", sampling.mirostat_rate);
+  read("keep", options.keep);
+  read("lookup", options.lookup);
+  read("most_drafted", options.most_drafted);
   if (known != given_options.size()) {
     std::string names;
     for (const auto [key, value] : given_options) names += " " + nb::cast<std::string>(nb::str(key));

@@ -41,7 +41,8 @@ class Model:
 
     Options of generate(), stream() and of a chat: max_tokens, stop (list of texts), temperature, top_k, top_p, min_p,
     typical_p, repetition_penalty, frequency_penalty, presence_penalty, penalty_window, bias ({token: value}), seed,
-    ignore_end.
+    ignore_end, mirostat, mirostat_target, mirostat_rate, keep (tokens of the beginning that stay when the context is full),
+    lookup and most_drafted (guess what followed the same tokens before). include/hearth/llm.h describes each.
     """
 
     def __init__(self, native):

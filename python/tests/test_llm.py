@@ -47,6 +47,8 @@ def test_generate(model):
     assert model.generate(PROMPT, max_tokens=30, temperature=0).text == greedy.text
     again = model.generate(PROMPT, max_tokens=30, temperature=0)
     assert again.reused_tokens > 0 and again.tokens_per_second > 0
+    assert model.generate(PROMPT, max_tokens=30, temperature=0, lookup=2).text[:20] == greedy.text[:20]
+    assert len(model.generate(PROMPT, max_tokens=5, mirostat=2, seed=1).tokens) == 5
     seeded = [model.generate(PROMPT, max_tokens=20, seed=7).text for _ in range(2)]
     assert seeded[0] == seeded[1]
     seen = []
