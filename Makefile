@@ -1,7 +1,7 @@
 # The commands a user or a contributor types. Everything is built by CMake; see CMakePresets.json.
 JOBS ?= $(shell nproc)
 .DEFAULT_GOAL := build
-.PHONY: setup configure build run emu test test-asan test-tsan bench lint format clean
+.PHONY: setup configure build run emu test test-python test-asan test-tsan bench lint format clean
 
 setup:
 	@scripts/setup.sh
@@ -26,6 +26,11 @@ run: build  ## the main job: text from a language model; without one, a network 
 test: configure  ## all tests
 	@cmake --build build -j $(JOBS)
 	@ctest --test-dir build --output-on-failure -j $(JOBS)
+	@scripts/test_python.sh build
+
+test-python: configure  ## the wheel in a fresh virtual environment, with the tests of python/tests
+	@cmake --build build -j $(JOBS) --target hearth amdhip64 hiprtc
+	@scripts/test_python.sh build
 
 test-asan: setup  ## all tests but the slow ones under AddressSanitizer and UndefinedBehaviorSanitizer
 	@cmake --preset asan -DCMAKE_MESSAGE_LOG_LEVEL=WARNING

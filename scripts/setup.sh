@@ -10,9 +10,9 @@ packages=(
   libgtest-dev libbenchmark-dev
 )
 # For the emulated AMD GPU: LLVM decodes AMD instructions, clang compiles the kernels of its tests. Where a distribution
-# does not have one of these, what needs it is switched off.
+# does not have one of these, what needs it is switched off. The Python package needs the last three.
 optional=(
-  liblzma-dev libllvm19 clang-19 lld-19 llvm-19 libzstd-dev libamdhip64-dev rocm-device-libs python3
+  liblzma-dev libllvm19 clang-19 lld-19 llvm-19 libzstd-dev libamdhip64-dev rocm-device-libs python3 python3-venv python3-dev
 )
 
 if ! command -v dpkg-query >/dev/null; then

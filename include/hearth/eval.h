@@ -36,6 +36,8 @@ class Compiled {
   std::shared_ptr<State> state_;
 };
 inline Compiled compile(Compiled::Function function) { return Compiled(std::move(function)); }
+// Whether a function is being traced in this thread: then nothing can be computed.
+bool tracing();
 
 struct PlanCacheStats {
   std::uint64_t hits = 0;

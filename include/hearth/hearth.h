@@ -7,6 +7,7 @@
 #include "hearth/error.h"
 #include "hearth/eval.h"
 #include "hearth/event.h"
+#include "hearth/exchange.h"
 #include "hearth/gguf.h"
 #include "hearth/grad.h"
 #include "hearth/init.h"

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <string>
@@ -41,8 +42,23 @@ class GpuKernel {
   // with the device's other work and returns at once.
   template <class... Arguments>
   void launch(const LaunchSizes& sizes, const Arguments&... arguments) const {
-    launch_values(sizes, {Value(arguments)...});
+    launch_values(sizes, std::initializer_list<Value>{Value(arguments)...});
   }
+
+  // One argument, or the tensor that becomes one. Refers to what it was made of.
+  struct Value {
+    const Tensor* tensor = nullptr;
+    const void* data = nullptr;
+    std::size_t bytes = 0;
+    explicit Value(const Tensor& given) : tensor(&given) {}
+    template <class T>
+    explicit Value(const T& given) : data(&given), bytes(sizeof given) {
+      static_assert(std::is_trivially_copyable_v<T> && !std::is_pointer_v<T>,
+                    "a tensor, a number or a plain structure");
+    }
+  };
+  // launch() with arguments that are known only at run time.
+  void launch_values(const LaunchSizes& sizes, std::span<const Value> values) const;
 
   Device device() const { return device_; }
   const std::string& name() const { return name_; }
@@ -55,20 +71,6 @@ class GpuKernel {
   friend GpuKernel compile_kernel(const std::string&, const std::string&, Device,
                                   const std::vector<std::string>&);
   GpuKernel(std::shared_ptr<const LoadedKernel> loaded, Device device, std::string name);
-
-  // One argument, or the tensor that becomes one.
-  struct Value {
-    const Tensor* tensor = nullptr;
-    const void* data = nullptr;
-    std::size_t bytes = 0;
-    explicit Value(const Tensor& given) : tensor(&given) {}
-    template <class T>
-    explicit Value(const T& given) : data(&given), bytes(sizeof given) {
-      static_assert(std::is_trivially_copyable_v<T> && !std::is_pointer_v<T>,
-                    "a tensor, a number or a plain structure");
-    }
-  };
-  void launch_values(const LaunchSizes& sizes, std::initializer_list<Value> values) const;
 
   std::shared_ptr<const LoadedKernel> loaded_;
   Device device_;

@@ -95,6 +95,8 @@ class Tensor {
 
   // ---- autograd
   bool requires_grad() const;
+  // Whether gradients end here: nothing with a gradient was computed to get it.
+  bool is_leaf() const;
   // Makes this a leaf whose gradient backward() computes. Only floating tensors. Returns *this.
   Tensor& requires_grad_(bool value = true);
   // The gradient accumulated by backward(); undefined if there is none.
@@ -102,8 +104,8 @@ class Tensor {
   void set_grad(const Tensor& gradient);
   void zero_grad() { set_grad({}); }
   // Adds d(this)/d(leaf) * seed to the gradient of every leaf; seed defaults to 1 and must be given unless
-  // scalar.
-  void backward(const Tensor& seed = {}) const;
+  // scalar. Returns the gradients that it changed: eval() of these and this computes all in one plan.
+  std::vector<Tensor> backward(const Tensor& seed = {}) const;
   // The same value, cut off from the graph for autograd.
   Tensor detach() const;
   // Makes this variable, through all its handles, name another value of the same shape and dtype.

@@ -138,14 +138,17 @@ void propagate(const char* operation, const Tensor& output, const Tensor& seed, 
 
 }  // namespace
 
-void Tensor::backward(const Tensor& seed) const {
-  propagate("backward", *this, seed, false, [](Node* node, const Tensor& dy) {
+std::vector<Tensor> Tensor::backward(const Tensor& seed) const {
+  std::vector<Tensor> changed;
+  propagate("backward", *this, seed, false, [&](Node* node, const Tensor& dy) {
     const auto slot = node->gradient.lock();
     if (node->tracked || !slot) return;
     if (Trace* trace = current_trace()) trace->will_touch(slot, true);
     Tensor& total = slot->gradient;
     total = total.defined() ? total + dy : dy;
+    changed.push_back(total);
   });
+  return changed;
 }
 
 std::vector<Tensor> gradients(const Tensor& output, const std::vector<Tensor>& inputs, const Tensor& seed,

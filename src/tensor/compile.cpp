@@ -18,6 +18,8 @@ Trace*& current_trace() {
   return trace;
 }
 
+bool tracing() { return current_trace() != nullptr; }
+
 namespace {
 
 // Restores the thread's trace, whatever happens.

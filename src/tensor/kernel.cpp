@@ -19,7 +19,7 @@ int GpuKernel::shared_bytes() const { return loaded_->resources().shared_bytes; 
 int GpuKernel::spilled_bytes() const { return loaded_->resources().spilled_bytes; }
 int GpuKernel::most_threads() const { return loaded_->resources().most_threads; }
 
-void GpuKernel::launch_values(const LaunchSizes& sizes, std::initializer_list<Value> values) const {
+void GpuKernel::launch_values(const LaunchSizes& sizes, std::span<const Value> values) const {
   std::vector<void*> pointers;  // of the tensors; reserved, because addresses of its elements are taken
   pointers.reserve(values.size());
   std::vector<KernelValue> arguments;

@@ -169,6 +169,8 @@ std::string Tensor::to_string() const {
 
 bool Tensor::requires_grad() const { return node_of(*this)->requires_grad; }
 
+bool Tensor::is_leaf() const { return !node_of(*this)->tracked; }
+
 Tensor& Tensor::requires_grad_(bool value) {
   const NodeRef& node = node_of(*this, "requires_grad_");
   if (value && !is_floating(node->dtype))

@@ -1,0 +1,176 @@
+"""Functions of layers. Under an autocast, those that multiply matrices work in its type and the delicate ones in float32."""
+
+from .. import _core
+from .._core import (
+    adaptive_avg_pool1d,
+    adaptive_avg_pool2d,
+    adaptive_avg_pool3d,
+    adaptive_max_pool1d,
+    adaptive_max_pool2d,
+    avg_pool1d,
+    avg_pool2d,
+    avg_pool3d,
+    celu,
+    cosine_similarity,
+    dropout,
+    elu,
+    full_precision as _full,
+    gelu_tanh,
+    glu,
+    hardshrink,
+    hardsigmoid,
+    hardswish,
+    hardtanh,
+    interpolate,
+    leaky_relu,
+    logsigmoid,
+    low_precision as _low,
+    max_pool1d,
+    max_pool2d,
+    max_pool3d,
+    mish,
+    one_hot,
+    prelu,
+    relu,
+    relu6,
+    selu,
+    sigmoid,
+    silu,
+    softplus,
+    softshrink,
+    softsign,
+    tanh,
+    tanhshrink,
+)
+
+
+def gelu(x, approximate="none"):
+    """x * Phi(x), with the error function or its approximation by tanh."""
+    return gelu_tanh(x) if approximate == "tanh" else _core.gelu(x)
+
+
+def embedding(indices, weight, padding_idx=None):
+    """Rows of `weight`."""
+    return _core.embedding(indices, weight, padding_idx)
+
+
+# ---- matrix work
+
+
+def linear(x, weight, bias=None):
+    """x @ weight^T + bias."""
+    return _core.linear(_low(x), _low(weight), None if bias is None else _low(bias))
+
+
+def _convolution(function):
+    def convolve(x, weight, bias=None, *options, **more):
+        return function(_low(x), _low(weight), None if bias is None else _low(bias), *options, **more)
+
+    convolve.__doc__ = function.__doc__
+    return convolve
+
+
+conv1d = _convolution(_core.conv1d)
+conv2d = _convolution(_core.conv2d)
+conv3d = _convolution(_core.conv3d)
+conv_transpose1d = _convolution(_core.conv_transpose1d)
+conv_transpose2d = _convolution(_core.conv_transpose2d)
+conv_transpose3d = _convolution(_core.conv_transpose3d)
+
+
+def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None):
+    """Attention of (..., heads, length, size); in a bool mask true means "may attend"."""
+    return _core.attention(_low(query), _low(key), _low(value), attn_mask, dropout_p, is_causal, scale)
+
+
+# ---- in float32
+
+
+def softmax(x, dim=-1):
+    """e^x / sum(e^x) along an axis."""
+    return _core.softmax(_full(x), dim)
+
+
+def log_softmax(x, dim=-1):
+    """log(softmax(x))."""
+    return _core.log_softmax(_full(x), dim)
+
+
+def layer_norm(x, normalized_shape, weight=None, bias=None, eps=1e-5):
+    """Normalised over the last axes."""
+    return _core.layer_norm(_full(x), normalized_shape, weight, bias, eps)
+
+
+def rms_norm(x, weight=None, eps=1e-5):
+    """x / sqrt(mean(x^2) + eps) * weight over the last axis."""
+    return _core.rms_norm(_full(x), weight, eps)
+
+
+def group_norm(x, num_groups, weight=None, bias=None, eps=1e-5):
+    """Normalised over groups of channels."""
+    return _core.group_norm(_full(x), num_groups, weight, bias, eps)
+
+
+def instance_norm(x, weight=None, bias=None, eps=1e-5):
+    """Normalised over each channel."""
+    return _core.instance_norm(_full(x), weight, bias, eps)
+
+
+def batch_norm(x, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):
+    """Normalised per channel. Training uses the batch's statistics and assigns the running ones."""
+    x = _full(x)
+    if not training:
+        return _core.batch_norm(x, running_mean, running_var, weight, bias, False, eps)
+    output, mean, variance = _core.batch_norm_train(x, weight, bias, eps)
+    if running_mean is not None:
+        with _core._NoGrad():
+            count = x.numel() // x.size(1)
+            mean, variance = mean.detach(), variance.detach() * (count / max(count - 1, 1))
+            running_mean.assign(running_mean + momentum * (mean - running_mean))
+            running_var.assign(running_var + momentum * (variance - running_var))
+    return output
+
+
+def normalize(x, p=2.0, dim=1, eps=1e-12):
+    """x / max(norm, eps) along an axis."""
+    return x / _core.clamp(_core.norm(x, p, dim, True), eps, None)
+
+
+def pad(x, pad, mode="constant", value=0.0):
+    """Elements added around x; pairs for the last axis first, as PyTorch has it."""
+    if mode != "constant":
+        raise _core.ValueError(f"[pad] mode is 'constant', not {mode!r}")
+    pairs = [(pad[i], pad[i + 1]) for i in range(0, len(pad), 2)]
+    return _core.pad(x, [(0, 0)] * (x.ndim - len(pairs)) + pairs[::-1], value)
+
+
+# ---- losses
+
+
+def _loss(function):
+    def loss(input, target, *options, **more):
+        return function(_full(input), target, *options, **more)
+
+    loss.__doc__ = function.__doc__
+    return loss
+
+
+mse_loss = _loss(_core.mse_loss)
+l1_loss = _loss(_core.l1_loss)
+smooth_l1_loss = _loss(_core.smooth_l1_loss)
+huber_loss = _loss(_core.huber_loss)
+nll_loss = _loss(_core.nll_loss)
+cross_entropy = _loss(_core.cross_entropy)
+binary_cross_entropy = _loss(_core.bce_loss)
+binary_cross_entropy_with_logits = _loss(_core.bce_with_logits_loss)
+kl_div = _loss(_core.kl_div_loss)
+
+
+def cosine_embedding_loss(input1, input2, target, margin=0.0, reduction="mean"):
+    """target is 1 (alike) or -1."""
+    return _core.cosine_embedding_loss(_full(input1), _full(input2), target, margin, reduction)
+
+
+def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2.0, reduction="mean"):
+    """max(0, distance to positive - distance to negative + margin)."""
+    return _core.triplet_margin_loss(_full(anchor), _full(positive), _full(negative), margin, p, reduction)

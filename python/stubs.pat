@@ -1,0 +1,6 @@
+# What python/hearth adds to the class, for type checkers.
+hearth._core.Tensor.__suffix__:
+    def numpy(self) -> numpy.ndarray:
+        """The elements as a NumPy array that shares the tensor's memory, read-only."""
+    def __array__(self, dtype: numpy.typing.DTypeLike | None = None, copy: bool | None = None) -> numpy.ndarray: ...
+    def _repr_html_(self) -> str: ...

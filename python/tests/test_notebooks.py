@@ -1,0 +1,32 @@
+"""The notebooks of examples/, executed without a screen."""
+
+from pathlib import Path
+
+import nbformat
+import pytest
+from conftest import EMULATOR, SHARED
+from nbclient import NotebookClient
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.ipynb")), ids=lambda path: path.stem)
+def test_notebook(path, monkeypatch):
+    monkeypatch.setenv("HEARTH_QUICK", "1")
+    monkeypatch.setenv("HEARTH_MNIST", str(SHARED / "data" / "mnist"))
+    if path.stem == "run_llm":
+        model = SHARED / "models" / "stories260K" / "stories260K.gguf"
+        if not model.is_file():
+            pytest.skip(f"{model} is not there")
+        monkeypatch.setenv("HEARTH_MODEL", str(model))
+    if path.stem == "own_kernel":
+        if not (EMULATOR / "libamdhip64.so").exists():
+            pytest.skip("the emulated GPU is not built")
+        monkeypatch.setenv("LD_LIBRARY_PATH", str(EMULATOR))
+        monkeypatch.setenv("HIPEMU", "gfx1100")
+    notebook = nbformat.read(path, as_version=4)
+    assert all(not cell.get("outputs") for cell in notebook.cells), "outputs are not kept in the repository"
+    client = NotebookClient(notebook, timeout=240, resources={"metadata": {"path": str(EXAMPLES)}})
+    client.execute()
+    images = sum("image/png" in output.get("data", {}) for cell in notebook.cells for output in cell.get("outputs", []))
+    assert images >= 1
