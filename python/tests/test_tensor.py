@@ -317,6 +317,7 @@ def test_the_gil_is_released():
 SCRIPT = """
 import os, signal, threading, time
 import hearth as ht
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job begins with it ignored
 def interrupt():
     time.sleep(0.5)
     os.kill(os.getpid(), signal.SIGINT)
