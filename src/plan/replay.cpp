@@ -111,7 +111,8 @@ void PlanReplay::compare(std::span<const StepRun> steps, const std::vector<Repla
     if (output.donated) before.emplace_back(output, backend);
   run_steps(steps);
   for (const ReplayOutput& output : outputs) expected.emplace_back(output, backend);
-  backend.synchronize();  // an error of the steps themselves comes here, and is no reason to refuse the replay
+  backend
+      .synchronize();  // an error of the steps themselves comes here, and is no reason to refuse the replay
   try {
     for (const Saved& value : before) value.restore();
     replay_->run(steps);
