@@ -7,6 +7,7 @@ with the real vocabularies under ../shared.
 """
 import base64
 import json
+import os
 import pathlib
 import sys
 
@@ -149,14 +150,15 @@ def sentencepiece_models():
     corpus.write_text("\n".join(line for line in CORPUS if "\0" not in line))
     rules = OUT / "rules.tmp"
     rules.write_text("FB01\t66 69\n41\t61\n2460\t31\n66 66\t46\n")  # a ligature, a letter, a digit, two letters
-    common = dict(input=str(corpus), hard_vocab_limit=False, minloglevel=2, num_threads=1, bos_id=1, eos_id=2, pad_id=3)
-    sentencepiece.SentencePieceTrainer.train(model_prefix=str(OUT / "sp_unigram"), model_type="unigram", vocab_size=300,
-                                             normalization_rule_tsv=str(rules), user_defined_symbols=["<sep>", "[INST]"],
+    os.chdir(OUT)  # models keep the names of files as given
+    common = dict(input=corpus.name, hard_vocab_limit=False, minloglevel=2, num_threads=1, bos_id=1, eos_id=2, pad_id=3)
+    sentencepiece.SentencePieceTrainer.train(model_prefix="sp_unigram", model_type="unigram", vocab_size=300,
+                                             normalization_rule_tsv=rules.name, user_defined_symbols=["<sep>", "[INST]"],
                                              character_coverage=0.98, **common)
-    sentencepiece.SentencePieceTrainer.train(model_prefix=str(OUT / "sp_unigram_bytes"), model_type="unigram",
+    sentencepiece.SentencePieceTrainer.train(model_prefix="sp_unigram_bytes", model_type="unigram",
                                              vocab_size=560, byte_fallback=True, normalization_rule_name="identity",
                                              remove_extra_whitespaces=False, character_coverage=0.98, **common)
-    sentencepiece.SentencePieceTrainer.train(model_prefix=str(OUT / "sp_bpe"), model_type="bpe", vocab_size=300,
+    sentencepiece.SentencePieceTrainer.train(model_prefix="sp_bpe", model_type="bpe", vocab_size=300,
                                              normalization_rule_name="identity", add_dummy_prefix=False,
                                              user_defined_symbols=["<sep>", "\u2581\u2581"], character_coverage=0.98,
                                              **common)
