@@ -16,9 +16,9 @@ import tiktoken
 from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors,
                         trainers)
 
-HERE = pathlib.Path(__file__).parent
+HERE = pathlib.Path(__file__).resolve().parent
 OUT = HERE / "tokenizers"
-SHARED = pathlib.Path(sys.argv[1])
+SHARED = pathlib.Path(sys.argv[1]).resolve()
 
 TEXTS = [
     "", " ", "  ", "\n", "\t", "a", "Hello world", " Hello  world ", "Hello, y'all! How are you?",
