@@ -389,6 +389,7 @@ TEST(LanguageModelTraining, TheCommandSaysWhatIsWrong) {
   EXPECT_EQ(wait_for(start({HEARTH_COMMAND, "train", "lm", "--data", (folder / "absent.txt").string(), "-o",
                             (folder / "run").string()})),
             1);
+  EXPECT_FALSE(std::filesystem::exists(folder / "run"));  // nothing is left behind
   const auto tokenizer = (folder / "tokenizer.json").string();
   const auto text = folder.put("stories.txt", stories(200)).string();
   EXPECT_EQ(wait_for(start({HEARTH_COMMAND, "train", "tokenizer", "--data", text, "--vocabulary", "90000",

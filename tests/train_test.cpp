@@ -161,6 +161,8 @@ TEST(Train, RefusesWrongConfigurations) {
                ValueError);
   EXPECT_THROW(Session(TrainerConfig{}).fit(), ValueError);
   EXPECT_THROW(Session({.epochs = 1, .monitor = "beauty"}).fit(), ValueError);
+  Session session({.epochs = 1});
+  EXPECT_THROW(session.trainer->fit(session.train, &session.train), ValueError);
 }
 
 TEST(Train, AccumulationEqualsALargerBatch) {

@@ -150,6 +150,20 @@ void append(std::string& text, char32_t point) {
   }
 }
 
+std::optional<char32_t> hexadecimal(std::string_view text, std::size_t& at, int digits) {
+  char32_t value = 0;
+  for (int i = 0; i < digits; ++i, ++at) {
+    const char c = at < text.size() ? text[at] : ' ';
+    const int digit = c >= '0' && c <= '9'   ? c - '0'
+                      : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                      : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                             : -1;
+    if (digit < 0) return std::nullopt;
+    value = value * 16 + static_cast<char32_t>(digit);
+  }
+  return value;
+}
+
 std::size_t offset(std::string_view text, std::size_t index, std::size_t from) {
   for (; index > 0 && from < text.size(); --index) {
     const auto lead = static_cast<unsigned char>(text[from]);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -14,6 +15,9 @@ std::size_t length(std::string_view text);
 // The code point that begins at byte `at`, which moves behind it.
 char32_t next(std::string_view text, std::size_t& at);
 void append(std::string& text, char32_t point);
+// The number that the next `digits` characters write, behind which `at` moves; none where one of them is no
+// hexadecimal digit.
+std::optional<char32_t> hexadecimal(std::string_view text, std::size_t& at, int digits);
 // The byte at which code point `index` begins, text.size() where there are fewer; counted from byte `from`.
 std::size_t offset(std::string_view text, std::size_t index, std::size_t from = 0);
 

@@ -119,7 +119,7 @@ void add_hrm_train(CLI::App& hrm_command, Action& action) {
   };
   const CLI::Validator positive = CLI::Validator(CLI::PositiveNumber).description("");
   const CLI::Validator not_negative = CLI::Validator(CLI::NonNegativeNumber).description("");
-  command->add_option("--output", options->output, "Folder for checkpoints, log, plot and model")
+  command->add_option("-o,--output", options->output, "Folder for checkpoints, log, plot and model")
       ->type_name("DIR")
       ->capture_default_str();
   command->add_flag("--resume", options->resume,
@@ -159,7 +159,7 @@ void add_hrm_generate(CLI::App& hrm_command, Action& action) {
       ->type_name("N")
       ->capture_default_str();
   command->add_option("--seed", options->seed, "Seed")->type_name("N")->capture_default_str();
-  command->add_option("--output", options->output, "CSV file: question, answer, rating")
+  command->add_option("-o,--output", options->output, "CSV file: question, answer, rating")
       ->type_name("FILE")
       ->capture_default_str();
   command->add_option("--threads", options->device.threads, "CPU threads (default: one per core)")

@@ -27,18 +27,17 @@ BytesIsa best_bytes_isa();
 
 }  // namespace hearth::cpu
 
+#define HEARTH_ISA_TABLE(isa, Type, name) \
+  namespace isa {                         \
+  extern const Type name##_table;         \
+  }
+
 #if defined(__x86_64__)
 #define HEARTH_DECLARE_ISA_TABLE(Type, name)                                        \
   namespace hearth::cpu {                                                           \
-  namespace baseline {                                                              \
-  extern const Type name##_table;                                                   \
-  }                                                                                 \
-  namespace avx2 {                                                                  \
-  extern const Type name##_table;                                                   \
-  }                                                                                 \
-  namespace avx512 {                                                                \
-  extern const Type name##_table;                                                   \
-  }                                                                                 \
+  HEARTH_ISA_TABLE(baseline, Type, name)                                            \
+  HEARTH_ISA_TABLE(avx2, Type, name)                                                \
+  HEARTH_ISA_TABLE(avx512, Type, name)                                              \
   inline const Type& name() {                                                       \
     static const Type& chosen = best_isa() == Isa::avx512 ? avx512::name##_table    \
                                 : best_isa() == Isa::avx2 ? avx2::name##_table      \
@@ -48,18 +47,10 @@ BytesIsa best_bytes_isa();
   }
 #define HEARTH_DECLARE_BYTES_ISA_TABLE(Type, name)                                             \
   namespace hearth::cpu {                                                                      \
-  namespace baseline {                                                                         \
-  extern const Type name##_table;                                                              \
-  }                                                                                            \
-  namespace avx2 {                                                                             \
-  extern const Type name##_table;                                                              \
-  }                                                                                            \
-  namespace avx512 {                                                                           \
-  extern const Type name##_table;                                                              \
-  }                                                                                            \
-  namespace vnni {                                                                             \
-  extern const Type name##_table;                                                              \
-  }                                                                                            \
+  HEARTH_ISA_TABLE(baseline, Type, name)                                                       \
+  HEARTH_ISA_TABLE(avx2, Type, name)                                                           \
+  HEARTH_ISA_TABLE(avx512, Type, name)                                                         \
+  HEARTH_ISA_TABLE(vnni, Type, name)                                                           \
   inline const Type& name() {                                                                  \
     static const Type& chosen = best_bytes_isa() == BytesIsa::vnni     ? vnni::name##_table    \
                                 : best_bytes_isa() == BytesIsa::avx512 ? avx512::name##_table  \
@@ -71,23 +62,15 @@ BytesIsa best_bytes_isa();
 #else
 #define HEARTH_DECLARE_ISA_TABLE(Type, name)                   \
   namespace hearth::cpu {                                      \
-  namespace baseline {                                         \
-  extern const Type name##_table;                              \
-  }                                                            \
+  HEARTH_ISA_TABLE(baseline, Type, name)                       \
   inline const Type& name() { return baseline::name##_table; } \
   }
 #if defined(__aarch64__)
 #define HEARTH_DECLARE_BYTES_ISA_TABLE(Type, name)                                                \
   namespace hearth::cpu {                                                                         \
-  namespace baseline {                                                                            \
-  extern const Type name##_table;                                                                 \
-  }                                                                                               \
-  namespace dotprod {                                                                             \
-  extern const Type name##_table;                                                                 \
-  }                                                                                               \
-  namespace i8mm {                                                                                \
-  extern const Type name##_table;                                                                 \
-  }                                                                                               \
+  HEARTH_ISA_TABLE(baseline, Type, name)                                                          \
+  HEARTH_ISA_TABLE(dotprod, Type, name)                                                           \
+  HEARTH_ISA_TABLE(i8mm, Type, name)                                                              \
   inline const Type& name() {                                                                     \
     static const Type& chosen = best_bytes_isa() == BytesIsa::i8mm      ? i8mm::name##_table      \
                                 : best_bytes_isa() == BytesIsa::dotprod ? dotprod::name##_table   \

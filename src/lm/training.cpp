@@ -80,6 +80,7 @@ struct PreparedText {
 
 // What was made before is used again if it is of the same texts.
 PreparedText prepare(const TrainingOptions& o, ProgressBar& bar) {
+  for (const TextSource& source : o.sources) MappedFile{source.path};  // throws before there is a folder
   std::filesystem::create_directories(o.folder);
   std::optional<Corpus> corpus;
   const auto texts = [&]() -> const Corpus& {

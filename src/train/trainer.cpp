@@ -600,6 +600,9 @@ Result Trainer::fit(data::DataLoader& train, data::DataLoader* evaluation) {
   if (config.epochs == 0 && config.steps == 0)
     throw ValueError("[Trainer] neither epochs nor steps limit the run");
   if (train.size() == 0) throw ValueError("[Trainer] the training loader has no batches");
+  if (evaluation == &train)
+    throw ValueError(
+        "[Trainer] one loader both trains and evaluates: evaluating would start its epoch again");
   run.monitor_grows();  // complains about a monitor that is not there before the work, not after
 
   const auto start = Clock::now();

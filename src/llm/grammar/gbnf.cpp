@@ -190,18 +190,10 @@ class Parser {
   }
 
   char32_t hexadecimal(int digits) {
-    char32_t value = 0;
-    for (int i = 0; i < digits; ++i, ++at_) {
-      const char c = at_ < text_.size() ? text_[at_] : ' ';
-      const int digit = c >= '0' && c <= '9'   ? c - '0'
-                        : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                        : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                               : -1;
-      if (digit < 0) fail(fmt::format("expected {} hexadecimal digits", digits));
-      value = value * 16 + static_cast<char32_t>(digit);
-    }
-    if (value > 0x10ffff || (value >= 0xd800 && value <= 0xdfff)) fail("that is no code point");
-    return value;
+    const auto value = unicode::hexadecimal(text_, at_, digits);
+    if (!value) fail(fmt::format("expected {} hexadecimal digits", digits));
+    if (*value > 0x10ffff || (*value >= 0xd800 && *value <= 0xdfff)) fail("that is no code point");
+    return *value;
   }
 
   char32_t character() {
