@@ -26,6 +26,7 @@
 #include "lm/token_cache.h"
 #include "lm/token_windows.h"
 #include "temporary_folder.h"
+#include "test_devices.h"
 #include "train/curve_plot.h"
 
 extern char** environ;  // NOLINT: POSIX names it
@@ -335,7 +336,13 @@ TEST(LanguageModelTraining, TheEngineComputesWhatWasTrained) {
 }
 
 // A run that is stopped again and again ends as if it had not been.
-TEST(LanguageModelTraining, ResumedRunsAreTheSameBitForBit) {
+class LanguageModelTrainingOn : public testing::TestWithParam<Device> {
+ protected:
+  void SetUp() override { set_default_device(GetParam()); }
+  void TearDown() override { set_default_device(Device{}); }
+};
+
+TEST_P(LanguageModelTrainingOn, ResumedRunsAreTheSameBitForBit) {
   const TemporaryFolder whole, parts;
   TrainingOptions options = tiny(whole);
   options.model.dropout = 0.1;
@@ -365,6 +372,8 @@ TEST(LanguageModelTraining, ResumedRunsAreTheSameBitForBit) {
   stopped.resume = false;
   expect_error<ValueError>([&] { train_language_model(stopped); }, {"checkpoints of an earlier run"});
 }
+
+INSTANTIATE_TEST_SUITE_P(Devices, LanguageModelTrainingOn, testing::ValuesIn(tested_devices()));
 
 #ifdef HEARTH_COMMAND
 pid_t start(const std::vector<std::string>& arguments) {

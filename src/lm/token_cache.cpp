@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/thread_pool.h"
 #include "data/host_array.h"
+#include "hearth/device.h"
 #include "hearth/error.h"
 #include "hearth/io.h"
 #include "io/host_tensor.h"
@@ -160,6 +161,7 @@ std::optional<CorpusTokens> load_tokens(const std::filesystem::path& path,
     return found == file.metadata().end() ? std::string() : found->second;
   };
   if (metadata(fingerprint_key) != fingerprint) return std::nullopt;
+  const DeviceScope host{Device{}};  // batches are cut out of them there
   CorpusTokens tokens;
   tokens.vocabulary = std::atoll(metadata(vocabulary_key).c_str());
   for (std::size_t i = 0; i < sources.size(); ++i) {

@@ -44,8 +44,7 @@ void TrainingLog::read_lines(std::int64_t up_to) {
   if (up_to == 0 || !std::filesystem::exists(path)) return;
   const CsvTable table(path, {.empty_is_nan = true});
   if (table.names() != columns()) throw FormatError(fmt::format("{}: the log of another run", path.string()));
-  const Tensor numbers = table.numbers({}, DType::f64);
-  const auto values = numbers.data<double>();
+  const auto values = table.numbers({}, DType::f64).to_vector<double>();
   for (std::size_t row = 0; row < table.rows(); ++row) {
     const double* cell = values.data() + row * table.columns();
     if (cell[0] > static_cast<double>(up_to)) break;
