@@ -15,13 +15,13 @@ build: configure  ## the library and build/bin/hearth
 emu: configure  ## the emulated AMD GPU and build/bin/hipemu
 	@cmake --build build -j $(JOBS) --target hipemu amdhip64 hiprtc
 
-# No model ships with Hearth yet. A small one that lies beside the repository is used where it is there.
-MODEL ?= ../shared/models/stories260K/stories260K.gguf
-run: build  ## the main job: text from a language model; without one, a network is trained
-	@if [ -f "$(MODEL)" ]; then \
-	  echo "A story by $(MODEL), a model of 0.3 M parameters that is not part of Hearth:"; \
-	  build/bin/hearth run "$(MODEL)" "Once upon a time" --seed 4 --tokens 200; \
-	else build/bin/hearth demo; fi
+# Arto Inkala made it to be the hardest one for people.
+PUZZLE ?= 8..........36......7..9.2...5...7.......457.....1...3...1....68..85...1..9....4..
+run: build  ## the main job, with the models that ship: a story, and a Sudoku solved step by step
+	@echo "A story by models/storyteller.gguf, which was trained by Hearth:"
+	@build/bin/hearth run models/storyteller.gguf "Once upon a time" --seed 6 --tokens 160
+	@printf '\nA Sudoku, solved by models/sudoku.safetensors:\n'
+	@build/bin/hearth hrm solve "$(PUZZLE)"
 
 test: configure  ## all tests
 	@cmake --build build -j $(JOBS)

@@ -553,6 +553,8 @@ TEST(Progress, FitsTheWidth) {
   for (int width = 20; width < 130; ++width)
     EXPECT_LE(render_progress(view, width, false).size(), static_cast<std::size_t>(std::max(width, 30)));
   EXPECT_EQ(render_progress(view, 60, false).find("accuracy"), std::string::npos);
+  const ProgressView endless{"training", 7, 0, {{"loss", "0.5"}}, "", {}};
+  EXPECT_EQ(render_progress(endless, 60, false), "training 7  loss 0.5");
   EXPECT_EQ(format_duration(3725), "1:02:05");
   EXPECT_EQ(format_count(12345), "12.3k");
 }

@@ -178,6 +178,8 @@ struct SolveOptions {
   std::int64_t most_segments = 32;
   // A grid that does not become a solution is tried again with its digits renamed, and so on.
   std::int64_t attempts = 1;
+  // An attempt whose grid stayed the same for so many segments seldom moves again and ends; 0: never.
+  std::int64_t patience = 6;
   std::int64_t batch = 256;
   std::function<void(std::int64_t segment, const Grid& grid, float q_halt)>
       on_segment{};  // first attempt only

@@ -101,6 +101,8 @@ struct SudokuSet {
 };
 // Fresh puzzles by kind: 30 to 34 clues, 26 to 28, minimal, and rated hard.
 std::vector<SudokuSet> evaluation_sets(std::int64_t count, std::uint64_t seed);
+// What became of the set's puzzles, in order.
+SudokuScore score(const SudokuSet& set, std::span<const SolvedSudoku> results);
 SudokuScore score(Reasoner& reasoner, const SudokuSet& set, const SolveOptions& options = {});
 
 }  // namespace hearth::hrm

@@ -31,7 +31,7 @@ class ProgressBar {
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
-  // Begins a task of `total` units, `done` of which were done before.
+  // Begins a task of `total` units (0: nobody knows), `done` of which were done before.
   void begin(std::string label, std::int64_t total, std::int64_t done = 0);
   void set_label(std::string label) { label_ = std::move(label); }
   // `rate`: what is worked through per second, with its unit, e.g. "5.2k/s"; empty for none.

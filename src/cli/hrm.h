@@ -10,6 +10,9 @@
 
 namespace hearth::cli {
 
+// What `hearth hrm solve` and `eval` use where no other is named.
+inline constexpr const char* default_sudoku_model = "models/sudoku.safetensors";
+
 // A known configuration, changed where asked for.
 struct ModelChoice {
   std::string name = "sudoku";

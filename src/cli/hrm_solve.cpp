@@ -1,15 +1,13 @@
-// `hearth hrm solve`, `hearth hrm eval`.
+// `hearth hrm solve`.
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "cli/hrm.h"
-#include "cli/table.h"
 #include "hearth/error.h"
 #include "hearth/hrm_train.h"
 
@@ -18,10 +16,8 @@ namespace {
 
 using hrm::Grid;
 
-constexpr const char* default_model = "models/sudoku.safetensors";
-
 struct SolveCommand {
-  std::string puzzle, model = default_model;
+  std::string puzzle, model = default_sudoku_model;
   DeviceOptions device;
   std::int64_t segments = 32, attempts = 8;
   bool quiet = false, json = false;
@@ -109,67 +105,6 @@ int run_solve(const SolveCommand& command) {
   return result.solved ? success : failure;
 }
 
-struct EvalCommand {
-  std::string model = default_model, data;
-  DeviceOptions device;
-  std::int64_t count = 1000, batch = 512, limit = 0;
-  std::uint64_t seed = 1;
-  hrm::SolveOptions solving;
-  bool json = false;
-};
-
-std::string rating_band(int rating) {
-  for (const auto& [most, name] : {std::pair{0, "0"}, {4, "1-4"}, {19, "5-19"}, {99, "20-99"}})
-    if (rating <= most) return name;
-  return "100+";
-}
-
-// The puzzles of a file by where they come from and, of each, by rating.
-std::vector<hrm::SudokuSet> sets_of_file(const std::string& path, std::int64_t limit) {
-  std::map<std::string, hrm::SudokuSet> by_name;
-  for (const auto& [puzzle, source] : hrm::load_puzzles(path)) {
-    auto& whole = by_name[source];
-    if (limit > 0 && static_cast<std::int64_t>(whole.puzzles.size()) >= limit) continue;
-    whole.name = source.empty() ? "all" : source;
-    whole.puzzles.push_back(puzzle);
-    auto& band = by_name[source + "/" + std::to_string(rating_band(puzzle.rating).size()) +
-                         rating_band(puzzle.rating)];
-    band.name = "  rating " + rating_band(puzzle.rating);
-    band.puzzles.push_back(puzzle);
-  }
-  std::vector<hrm::SudokuSet> sets;
-  for (auto& [name, set] : by_name) sets.push_back(std::move(set));
-  return sets;
-}
-
-int run_eval(const EvalCommand& command) {
-  apply(command.device);
-  hrm::Reasoner reasoner(hrm::load_model(command.model));
-  const auto sets = command.data.empty() ? hrm::evaluation_sets(command.count, command.seed)
-                                         : sets_of_file(command.data, command.limit);
-  Table table{{"puzzles", "count", "solved", "", "model halts right", "", "segments", "seconds"}};
-  nlohmann::json json = nlohmann::json::array();
-  for (const auto& set : sets) {
-    const auto start = std::chrono::steady_clock::now();
-    const auto score = hrm::score(reasoner, set, command.solving);
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    const auto percent = [&](std::int64_t part) {
-      return fmt::format("{:.2f} %", 100.0 * static_cast<double>(part) / static_cast<double>(score.puzzles));
-    };
-    table.push_back({set.name, std::to_string(score.puzzles), std::to_string(score.solved),
-                     percent(score.solved), std::to_string(score.halted_right), percent(score.halted_right),
-                     fmt::format("{:.2f}", score.mean_segments), fmt::format("{:.1f}", seconds)});
-    json.push_back({{"set", set.name},
-                    {"puzzles", score.puzzles},
-                    {"solved", score.solved},
-                    {"halted_right", score.halted_right},
-                    {"mean_segments", score.mean_segments},
-                    {"seconds", seconds}});
-  }
-  fmt::print("{}", command.json ? json.dump(2) + "\n" : plain(table));
-  return success;
-}
-
 }  // namespace
 
 void add_hrm_solve(CLI::App& hrm_command, Action& action) {
@@ -193,31 +128,6 @@ void add_hrm_solve(CLI::App& hrm_command, Action& action) {
   command->add_flag("--quiet", options->quiet, "Print the grid only");
   command->add_flag("--json", options->json, "Print the answer and every segment as JSON");
   command->callback([options, &action] { action = [options] { return run_solve(*options); }; });
-}
-
-void add_hrm_eval(CLI::App& hrm_command, Action& action) {
-  CLI::App* command = hrm_command.add_subcommand("eval", "How many Sudoku puzzles a model solves");
-  const auto options = std::make_shared<EvalCommand>();
-  options->solving.batch = 512;
-  command->add_option("model", options->model, "Model file")->type_name("FILE")->capture_default_str();
-  command
-      ->add_option(
-          "--data", options->data,
-          "CSV file with question and answer, and where it has them source and rating (default: fresh "
-          "puzzles)")
-      ->type_name("FILE");
-  const auto number = [&](const char* name, auto& value, const char* what) {
-    command->add_option(name, value, what)->type_name("N")->capture_default_str();
-  };
-  number("--count", options->count, "Fresh puzzles of each kind");
-  number("--limit", options->limit, "Puzzles of each source of the file at most; 0: all");
-  number("--seed", options->seed, "Seed of the fresh puzzles");
-  number("--segments", options->solving.most_segments, "Segments of an attempt at most");
-  number("--attempts", options->solving.attempts, "Attempts, each with the digits renamed");
-  number("--batch", options->solving.batch, "Puzzles worked on at once");
-  add_device_options(*command, options->device);
-  command->add_flag("--json", options->json, "Print the result as JSON");
-  command->callback([options, &action] { action = [options] { return run_eval(*options); }; });
 }
 
 }  // namespace hearth::cli

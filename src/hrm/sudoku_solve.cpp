@@ -44,6 +44,22 @@ Renaming inverse(const Renaming& names) {
   return result;
 }
 
+// Notices grids that stay the same.
+class Stillness {
+ public:
+  explicit Stillness(std::size_t grids) : last_(grids), unchanged_(grids, 0) {}
+  // Segments since grid `i` was another.
+  std::int64_t after(std::size_t i, const Grid& grid) {
+    unchanged_[i] = grid == last_[i] ? unchanged_[i] + 1 : 0;
+    last_[i] = grid;
+    return unchanged_[i];
+  }
+
+ private:
+  std::vector<Grid> last_;
+  std::vector<std::int64_t> unchanged_;
+};
+
 }  // namespace
 
 void to_tokens(const Grid& grid, std::span<std::int32_t> tokens) {
@@ -67,8 +83,12 @@ std::vector<SolvedSudoku> solve(Reasoner& reasoner, std::span<const Grid> puzzle
     const auto grid_of = [&](std::span<const std::int32_t> t) { return renamed(to_grid(t), back); };
     const auto puzzle_of = [&](std::int64_t sequence) { return open[static_cast<std::size_t>(sequence)]; };
     ReasonOptions reason{.most_segments = options.most_segments, .batch = options.batch};
+    Stillness stillness(open.size());
     reason.done = [&](std::int64_t sequence, std::span<const std::int32_t> t, float) {
-      return solves(grid_of(t), puzzles[puzzle_of(sequence)]);
+      const Grid grid = grid_of(t);
+      const std::int64_t still = stillness.after(static_cast<std::size_t>(sequence), grid);
+      return (options.patience > 0 && still >= options.patience) ||
+             solves(grid, puzzles[puzzle_of(sequence)]);
     };
     if (options.on_segment && attempt == 0)
       reason.on_segment = [&](std::int64_t, std::int64_t segment, std::span<const std::int32_t> t, float q) {

@@ -43,11 +43,8 @@ std::vector<SudokuSet> evaluation_sets(std::int64_t count, std::uint64_t seed) {
           {"hard", made({.making = Making::climb, .iterations = 12})}};
 }
 
-SudokuScore score(Reasoner& reasoner, const SudokuSet& set, const SolveOptions& options) {
-  std::vector<Grid> grids;
-  for (const Puzzle& puzzle : set.puzzles) grids.push_back(puzzle.clues);
-  const auto results = solve(reasoner, grids, options);
-  SudokuScore score{.name = set.name, .puzzles = static_cast<std::int64_t>(grids.size())};
+SudokuScore score(const SudokuSet& set, std::span<const SolvedSudoku> results) {
+  SudokuScore score{.name = set.name, .puzzles = static_cast<std::int64_t>(set.puzzles.size())};
   double segments = 0;
   for (std::size_t i = 0; i < results.size(); ++i) {
     if (results[i].solved) {
@@ -58,6 +55,12 @@ SudokuScore score(Reasoner& reasoner, const SudokuSet& set, const SolveOptions& 
   }
   if (score.solved > 0) score.mean_segments = segments / static_cast<double>(score.solved);
   return score;
+}
+
+SudokuScore score(Reasoner& reasoner, const SudokuSet& set, const SolveOptions& options) {
+  std::vector<Grid> grids;
+  for (const Puzzle& puzzle : set.puzzles) grids.push_back(puzzle.clues);
+  return score(set, solve(reasoner, grids, options));
 }
 
 }  // namespace hearth::hrm

@@ -178,18 +178,20 @@ std::shared_ptr<optim::AdamW> make_optimizer(const models::Llama& model, const T
       std::vector<optim::ParameterGroup<optim::AdamWOptions>>{{matrices, decayed}, {vectors, plain}});
 }
 
-// Seconds of one product of two matrices of this size, the best of some.
+// Seconds of one product of two matrices of this size, of `rounds` one after the other.
 double product_seconds(std::int64_t size, DType dtype, int rounds) {
-  const Tensor a = ones({size, size}, dtype).eval(), b = ones({size, size}, dtype).eval();
-  double best = std::numeric_limits<double>::infinity();
-  for (int i = 0; i < rounds; ++i) {
+  // Not random, for the run's own random numbers must not depend on this; not constant, which takes less
+  // power.
+  const Tensor a = sin(arange(0, size * size, 1, DType::f32)).reshape({size, size}).to(dtype).eval();
+  const auto timed = [&](int count) {
     synchronize(default_device());
     const auto start = std::chrono::steady_clock::now();
-    matmul(a, b).eval();
+    for (int i = 0; i < count; ++i) matmul(a, a).eval();
     synchronize(default_device());
-    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-  }
-  return best;
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / count;
+  };
+  timed(1);  // compiles
+  return timed(rounds);
 }
 
 // Large products on a GPU, in TFLOP/s: what training could reach at most. Nothing where they would take long,

@@ -57,10 +57,18 @@ std::string format_count(double count) {
   return fmt::format("{:.3g}", count);
 }
 
+namespace {
+
+std::string count_of(const ProgressView& view) {
+  return view.total > 0 ? fmt::format("{}/{}", view.done, view.total) : fmt::format("{}", view.done);
+}
+
+}  // namespace
+
 std::string render_progress(const ProgressView& view, int width, bool unicode) {
   const double share = view.total > 0 ? static_cast<double>(view.done) / static_cast<double>(view.total) : 0;
   std::string head = view.label.empty() ? "" : view.label + ' ';
-  std::string tail = fmt::format(" {}/{}", view.done, view.total);
+  std::string tail = (view.total > 0 ? " " : "") + count_of(view);
   const int room = width - static_cast<int>(head.size() + tail.size());
   std::string figures;
   const auto add = [&](const std::string& text) {
@@ -73,7 +81,7 @@ std::string render_progress(const ProgressView& view, int width, bool unicode) {
   for (const auto& [name, value] : view.figures) add(fmt::format("  {} {}", name, value));
   if (!view.rate.empty()) add("  " + view.rate);
   figures.erase(0, used);
-  const int columns = std::clamp(room - static_cast<int>(figures.size() + used), 0, 30);
+  const int columns = view.total > 0 ? std::clamp(room - static_cast<int>(figures.size() + used), 0, 30) : 0;
   return head + bar_of(share, columns, unicode) + tail + figures + left;
 }
 
@@ -110,7 +118,7 @@ void ProgressBar::update(std::int64_t done, const Figures& figures, const std::s
 void ProgressBar::draw() {
   ProgressView view{label_, done_, total_, figures_, rate_, {}};
   const double seconds = std::chrono::duration<double>(last_ - begun_).count();
-  if (done_ > first_)
+  if (done_ > first_ && total_ > 0)
     view.seconds_left = seconds * static_cast<double>(total_ - done_) / static_cast<double>(done_ - first_);
   if (terminal_) {
     // Return, draw, erase what the line before had more.
@@ -119,7 +127,7 @@ void ProgressBar::draw() {
                render_progress(view, terminal_width(options_.stream) - 1, unicode));
     drawn_ = true;
   } else {
-    std::string text = fmt::format("{} {}/{}", view.label, view.done, view.total);
+    std::string text = view.label + ' ' + count_of(view);
     for (const auto& [name, value] : view.figures) text += fmt::format("  {} {}", name, value);
     if (!view.rate.empty()) text += "  " + view.rate;
     if (view.seconds_left) text += fmt::format("  {} left", format_duration(*view.seconds_left));
