@@ -178,6 +178,55 @@ TEST_F(GpuTest, KernelsOfTheUsersOwn) {
 }
 
 // Last by name of its suite, and in a process of its own: a device that failed stays so.
+// Every number of 16 bits. Where results have 16 bits too, functions with fewer digits are used: the rounded
+// results may differ from those of the exact values by one unit in the last place.
+TEST_F(GpuTest, FunctionsOf16BitsAreRightForAllNumbers) {
+  struct Function {
+    const char* name;
+    Tensor (*compute)(const Tensor&);
+    double (*exact)(double);
+  };
+  const auto sigmoid_of = [](double x) {
+    return x < 0 ? std::exp(x) / (1 + std::exp(x)) : 1 / (1 + std::exp(-x));
+  };
+  static const auto exact_sigmoid = +sigmoid_of;
+  const Function functions[] = {
+      {"exp", [](const Tensor& x) { return exp(x); }, [](double x) { return std::exp(x); }},
+      {"tanh", [](const Tensor& x) { return tanh(x); }, [](double x) { return std::tanh(x); }},
+      {"sigmoid", [](const Tensor& x) { return sigmoid(x); }, exact_sigmoid},
+      {"silu", [](const Tensor& x) { return silu(x); }, [](double x) { return x * exact_sigmoid(x); }},
+      {"gelu_tanh", [](const Tensor& x) { return gelu_tanh(x); },
+       [](double x) { return x * exact_sigmoid(1.5957691216057308 * (x + 0.044715 * x * x * x)); }},
+  };
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    // Of bf16 those of a wide range. Functions of very negative numbers may be zero a little too soon.
+    const double last_digit = dtype == DType::f16 ? 0x1p-10 : 0x1p-7,
+                 smallest = dtype == DType::f16 ? 0x1p-24 : 0x1p-118;
+    std::vector<float> numbers;
+    const int digits = dtype == DType::f16 ? 10 : 7;
+    for (int exponent = dtype == DType::f16 ? -14 : -60; exponent < 16; ++exponent)
+      for (int fraction = 0; fraction < 1 << digits; ++fraction)
+        for (const double sign : {1.0, -1.0})
+          numbers.push_back(
+              static_cast<float>(sign * std::ldexp(1 + std::ldexp(fraction, -digits), exponent)));
+    const Tensor x = tensor(numbers).to(dtype);
+    const double largest = dtype == DType::f16 ? 65504 : 3.38e38;
+    for (const Device device : gpus())
+      for (const Function& function : functions) {
+        const std::vector<double> results = to_doubles(function.compute(x.to(device)));
+        for (std::size_t i = 0; i < numbers.size(); ++i) {
+          const double expected = function.exact(numbers[i]);
+          if (std::abs(expected) > largest) {
+            ASSERT_GE(std::abs(results[i]), largest) << function.name << ' ' << numbers[i];
+            continue;
+          }
+          ASSERT_NEAR(results[i], expected, std::max(std::abs(expected) * last_digit, smallest))
+              << function.name << ' ' << numbers[i] << ' ' << dtype_name(dtype);
+        }
+      }
+  }
+}
+
 TEST(GpuDeathTest, AKernelThatFailsIsReportedFromThenOn) {
   if (gpus().empty()) GTEST_SKIP() << "no GPU";
   GTEST_FLAG_SET(death_test_style, "threadsafe");

@@ -31,6 +31,33 @@ const std::array<RowText, op_count>& row_texts() {
   return texts;
 }
 
+// Results of 16 bits are computed with functions that have digits enough for those, where there are such.
+bool is_narrow(const Expression::Instruction& instruction) {
+  if (instruction.result != DType::f16 && instruction.result != DType::bf16) return false;
+  switch (instruction.op) {
+    case Op::exp:
+    case Op::sigmoid:
+    case Op::silu:
+    case Op::silu_slope:
+    case Op::tanh:
+    case Op::gelu_tanh:
+      return true;
+    default:
+      return false;
+  }
+}
+
+std::string function_name(Op op, bool narrow) {
+  return fmt::format("{}op_{}", narrow ? "narrow_" : "", op_name(op));
+}
+
+std::string in_namespace_narrow(std::string value) {
+  constexpr std::string_view from = "math::", to = "math::narrow::";
+  for (std::size_t at = value.find(from); at != std::string::npos; at = value.find(from, at + to.size()))
+    value.replace(at, from.size(), to);
+  return value;
+}
+
 }  // namespace
 
 std::string_view storage_type(DType dtype) { return dtype == DType::bool_ ? "bool" : dtype_name(dtype); }
@@ -51,15 +78,17 @@ std::string_view compute_type(DType dtype) {
 }
 
 std::string operation_functions(const Expression& expression) {
-  std::set<Op> operations;
+  std::set<std::pair<Op, bool>> operations;
   for (const auto& instruction : expression.instructions)
-    if (instruction.op != Op::where && instruction.op != Op::cast) operations.insert(instruction.op);
+    if (instruction.op != Op::where && instruction.op != Op::cast)
+      operations.emplace(instruction.op, is_narrow(instruction));
   std::string text;
-  for (const Op op : operations) {
+  for (const auto& [op, narrow] : operations) {
     const RowText& row = row_texts()[static_cast<std::size_t>(op)];
     if (row.value == nullptr) throw KernelError(fmt::format("[{}] is not elementwise", op_name(op)));
-    text += fmt::format("template <class T>\nDEVICE auto op_{}({}) {{\n  return {};\n}}\n", op_name(op),
-                        row.arity == 1 ? "T x" : "T a, T b", row.value);
+    text += fmt::format("template <class T>\nDEVICE auto {}({}) {{\n  return {};\n}}\n",
+                        function_name(op, narrow), row.arity == 1 ? "T x" : "T a, T b",
+                        narrow ? in_namespace_narrow(row.value) : std::string(row.value));
   }
   return text;
 }
@@ -85,9 +114,10 @@ std::string expression_body(const Expression& expression, std::string_view inden
     else if (instruction.op == Op::cast)
       computed = value_name(expression, instruction.operands[0]);
     else if (row_texts()[static_cast<std::size_t>(instruction.op)].arity == 1)
-      computed = fmt::format("op_{}({})", op_name(instruction.op), operand(0));
+      computed = fmt::format("{}({})", function_name(instruction.op, is_narrow(instruction)), operand(0));
     else
-      computed = fmt::format("op_{}({}, {})", op_name(instruction.op), operand(0), operand(1));
+      computed = fmt::format("{}({}, {})", function_name(instruction.op, is_narrow(instruction)), operand(0),
+                             operand(1));
     // Each result is rounded to its type, as if it went through memory: fusing must not change values.
     text += fmt::format("{}const {} v{} = through<{}>({});\n", indent, compute_type(instruction.result),
                         value, storage_type(instruction.result), computed);

@@ -9,10 +9,20 @@ struct Scores {
   f32 top, sum;
 };
 
+// Scores of 16 bits have no use for all digits of exp(x).
+template <class T>
+DEVICE f32 score_exp(f32 x) {
+  if constexpr (sizeof(T) == 2)
+    return math::narrow::exp(x);
+  else
+    return math::exp(x);
+}
+
+template <class T>
 DEVICE Scores combined(Scores a, Scores b) {
   const f32 top = a.top > b.top ? a.top : b.top;
   if (top == -infinity()) return {top, a.sum + b.sum};  // nothing seen yet; a NaN stays
-  return {top, a.sum * math::exp(a.top - top) + b.sum * math::exp(b.top - top)};
+  return {top, a.sum * score_exp<T>(a.top - top) + b.sum * score_exp<T>(b.top - top)};
 }
 
 template <class T, int N>
@@ -25,7 +35,7 @@ DEVICE Scores scores_of(const Packet<T, N>& packet) {
   }
   const f32 centre = scores.top == -infinity() ? 0 : scores.top;
 #pragma unroll
-  for (int e = 0; e < N; ++e) scores.sum += math::exp(load(packet.element[e]) - centre);
+  for (int e = 0; e < N; ++e) scores.sum += score_exp<T>(load(packet.element[e]) - centre);
   return scores;
 }
 
@@ -46,8 +56,9 @@ DEVICE void row_losses(const T* x, const I* classes, f32* out, u64 rows, u64 siz
     const T* scores_in = x + (i64)row * row_stride;
     Scores scores = {-infinity(), 0};
     for (u64 p = threadIdx.x; p < size / N; p += blockDim.x)
-      scores = combined(scores, scores_of(scores_at<N>(scores_in, p, stride)));
-    scores = block_reduce(scores, Scores{-infinity(), 0}, [](Scores a, Scores b) { return combined(a, b); });
+      scores = combined<T>(scores, scores_of(scores_at<N>(scores_in, p, stride)));
+    scores =
+        block_reduce(scores, Scores{-infinity(), 0}, [](Scores a, Scores b) { return combined<T>(a, b); });
     if (threadIdx.x != 0) continue;
     const u64 right = checked((i64)classes[(i64)row * class_stride], (i64)size, fault);
     const f32 total = scores.top + math::log(scores.sum);
@@ -71,7 +82,7 @@ DEVICE void row_loss_slopes(const T* x, const I* classes, const f32* results, co
       Packet<T, N> result;
 #pragma unroll
       for (int e = 0; e < N; ++e) {
-        const f32 share = math::exp(load(packet.element[e]) - total) - (p * N + e == right ? 1.0f : 0.0f);
+        const f32 share = score_exp<T>(load(packet.element[e]) - total) - (p * N + e == right ? 1.0f : 0.0f);
         result.element[e] = store<T>(slope == 0 ? 0.0f : share * slope);
       }
       out[p] = result;

@@ -215,6 +215,16 @@ DEVICE f32 fast_exp2(f32 x) {  // two units in the last place; results below the
 #endif
 }
 
+DEVICE f32 fast_reciprocal(f32 x) {  // one unit in the last place; zero where that is below 2^-126
+#ifdef HEARTH_AMD
+  return __builtin_amdgcn_rcpf(x);
+#else
+  f32 result;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+#endif
+}
+
 // The sum of four products of signed bytes, and c.
 DEVICE i32 dot4(i32 a, i32 b, i32 c) {
 #if defined(HEARTH_NVIDIA)

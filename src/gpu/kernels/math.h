@@ -227,4 +227,25 @@ DEVICE T mish_slope(T x) {
   return t + x * sigmoid(x) * (T(1) - t * t);
 }
 
+// For results that are kept in 16 bits: some of these with fewer digits, which the chip computes itself.
+namespace narrow {
+
+DEVICE f32 exp(f32 x) { return fast_exp2(x * 1.44269504088896340736f); }
+DEVICE f32 sigmoid(f32 x) { return fast_reciprocal(1.0f + narrow::exp(-x)); }
+DEVICE f32 silu_slope(f32 x) {
+  const f32 s = narrow::sigmoid(x);
+  return s * (1.0f + x * (1.0f - s));
+}
+DEVICE f32 tanh(f32 x) {
+  const f32 square = x * x;
+  // Near zero the difference below has no digits left, and a few terms of the series are enough.
+  const f32 series = x + x * square * (-0.333333333f + square * (0.133333333f - square * 0.053968254f));
+  return square < 0.0625f ? series : 1.0f - 2.0f * fast_reciprocal(1.0f + narrow::exp(2.0f * x));
+}
+DEVICE f32 gelu_tanh(f32 x) {  // (1 + tanh(u)) / 2 is sigmoid(2 u)
+  return x * narrow::sigmoid(1.5957691216057308f * (x + 0.044715f * x * x * x));
+}
+
+}  // namespace narrow
+
 }  // namespace math
