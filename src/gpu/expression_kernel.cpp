@@ -64,8 +64,8 @@ std::string ExpressionCode::load(std::string_view indent, std::size_t input, con
 
 std::string ExpressionCode::store(std::string_view indent, std::size_t output,
                                   const std::string& place) const {
-  return fmt::format("{}{} = store<{}>({});\n", indent, place, storage_type(outputs_[output]),
-                     value_name(expression_, expression_.outputs[output]));
+  return fmt::format("{}{} = {};\n", indent, place,
+                     stored_value(expression_, expression_.outputs[output], outputs_[output]));
 }
 
 std::string index_statements(std::string_view indent, std::string_view from, std::string_view axis,

@@ -99,6 +99,12 @@ std::string value_name(const Expression& expression, std::size_t value) {
   return fmt::format("v{}", value);
 }
 
+std::string stored_value(const Expression& expression, std::size_t value, DType dtype) {
+  if (value >= expression.first_result() && expression.dtype(value) == dtype)
+    return fmt::format("s{}", value);
+  return fmt::format("store<{}>({})", storage_type(dtype), value_name(expression, value));
+}
+
 std::string expression_body(const Expression& expression, std::string_view indent) {
   std::string text;
   std::size_t value = expression.first_result();
@@ -119,8 +125,8 @@ std::string expression_body(const Expression& expression, std::string_view inden
       computed = fmt::format("{}({}, {})", function_name(instruction.op, is_narrow(instruction)), operand(0),
                              operand(1));
     // Each result is rounded to its type, as if it went through memory: fusing must not change values.
-    text += fmt::format("{}const {} v{} = through<{}>({});\n", indent, compute_type(instruction.result),
-                        value, storage_type(instruction.result), computed);
+    text += fmt::format("{0}const {1} s{2} = store<{1}>({3});\n{0}const {4} v{2} = load(s{2});\n", indent,
+                        storage_type(instruction.result), value, computed, compute_type(instruction.result));
     ++value;
   }
   return text;

@@ -101,9 +101,10 @@ FinishText::FinishText(const MatrixProduct& product, bool in_packets) {
   for (std::size_t k = 0; k < product.outputs.size(); ++k) {
     const std::string_view type = storage_type(product.outputs[k]);
     packets += fmt::format("    Packet<{}, N> r{};\n", type, k);
-    stores +=
-        fmt::format("      r{}.element[e] = store<{}>({});\n", k, type,
-                    expression.instructions.empty() ? "v0" : value_name(expression, expression.outputs[k]));
+    stores += fmt::format("      r{}.element[e] = {};\n", k,
+                          expression.instructions.empty()
+                              ? "s0"
+                              : stored_value(expression, expression.outputs[k], product.outputs[k]));
     writes += fmt::format("    gemm::{1}(out{0} + index, r{0});\n", k,
                           in_packets && product.whole_results() ? "store_whole" : "store_run");
   }
@@ -121,7 +122,8 @@ FinishText::FinishText(const MatrixProduct& product, bool in_packets) {
       "const {{\n"
       "    const i64 index = first + row * columns + from;\n{1}"
       "#pragma unroll\n    for (int e = 0; e < N; ++e) {{\n"
-      "      const {0} v0 = through<{2}>(sums.element[e]);\n{3}{4}{5}    }}\n{6}  }}\n"
+      "      const {2} s0 = store<{2}>(sums.element[e]);\n      const {0} v0 = load(s0);\n"
+      "{3}{4}{5}    }}\n{6}  }}\n"
       "  template <int N>\n  DEVICE void operator()(i64 row, i64 from, const Packet<{0}, N>& sums) const "
       "{{\n"
       "    (*this)(row, from, sums, fetch<N>(row, from));\n  }}\n}};\n",

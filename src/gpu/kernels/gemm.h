@@ -34,8 +34,9 @@ DEVICE u64 quotient(u64 a, u64 b) {
 }
 
 DEVICE i64 stack_offset(const GemmStack& stack, const GemmStackStrides& strides, u64 product) {
+  constexpr int at_once = arguments_have_addresses ? 1 : gemm_axes;
   i64 offset = 0;
-#pragma unroll
+#pragma unroll at_once
   for (int axis = gemm_axes - 1; axis >= 0; --axis) {
     if (axis >= stack.axes || product == 0) continue;
     const u64 size = (u64)stack.size[axis], rest = quotient(product, size);
@@ -57,22 +58,23 @@ struct Matrix {
   using Row = const T*;
   DEVICE Row row(i64 index) const { return data + (index < rows ? index : rows - 1) * row_stride; }
   DEVICE T at(Row row, i64 k) const { return k < depth ? row[k * k_stride] : T{}; }
+  // Packets lie along an axis whose elements are side by side: its stride is 1.
   template <int N>
   DEVICE Words<T, N> along_k(Row row, i64 k) const {
-    if (k + N <= depth) return *reinterpret_cast<const Words<T, N>*>(row + k);
+    const T* from = row + k;
+    if (k + N <= depth) return *reinterpret_cast<const Words<T, N>*>(from);
     Packet<T, N> packet;
 #pragma unroll
-    for (int i = 0; i < N; ++i) packet.element[i] = at(row, k + i);
+    for (int i = 0; i < N; ++i) packet.element[i] = k + i < depth ? from[i] : T{};
     return bit_cast<Words<T, N>>(packet);
   }
   template <int N>
   DEVICE Words<T, N> along_row(i64 index, i64 k) const {
-    const T* from = data + index * row_stride + k * k_stride;
+    const T* from = data + index + k * k_stride;
     if (index + N <= rows && k < depth) return *reinterpret_cast<const Words<T, N>*>(from);
     Packet<T, N> packet;
 #pragma unroll
-    for (int i = 0; i < N; ++i)
-      packet.element[i] = index + i < rows && k < depth ? from[i * row_stride] : T{};
+    for (int i = 0; i < N; ++i) packet.element[i] = index + i < rows && k < depth ? from[i] : T{};
     return bit_cast<Words<T, N>>(packet);
   }
 };
@@ -456,7 +458,7 @@ DEVICE Packet<T, N> load_whole(const T* from) {
 }
 template <class T, int N>
 DEVICE void store_whole(T* to, const Packet<T, N>& run) {
-  *reinterpret_cast<Packet<T, N>*>(to) = run;
+  write_whole(reinterpret_cast<Packet<T, N>*>(to), run);
 }
 
 // N neighbours of a row whose elements lie `stride` apart, from column `column` on.

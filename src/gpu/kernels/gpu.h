@@ -54,6 +54,10 @@ DEVICE f32 to_f32(f16 value) {
 DEVICE f16 to_f16(f32 value) {
 #ifdef HEARTH_AMD
   return {bit_cast<u16>((_Float16)value)};
+#elif __CUDA_ARCH__ >= 800
+  u32 pair;  // a pair takes an arithmetic instruction, one alone the slow unit that has roots and powers
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(0.0f), "f"(value));
+  return {(u16)pair};
 #else
   u16 bits;
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
@@ -63,9 +67,9 @@ DEVICE f16 to_f16(f32 value) {
 DEVICE f32 to_f32(bf16 value) { return bit_cast<f32>((u32)value.bits << 16); }
 DEVICE bf16 to_bf16(f32 value) {  // to nearest, ties to even; NaN stays NaN
 #if defined(HEARTH_NVIDIA) && __CUDA_ARCH__ >= 800
-  u16 bits;
-  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
-  return {bits};
+  u32 pair;  // as in to_f16
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(0.0f), "f"(value));
+  return {(u16)pair};
 #else
   const u32 bits = bit_cast<u32>(value);
   const u32 rounded = (bits + 0x7fffu + ((bits >> 16) & 1)) >> 16, quiet = (bits >> 16) | 0x40u;
@@ -167,6 +171,30 @@ template <class T, int N>
 DEVICE Packet<T, N> read_whole(const Packet<T, N>& from) {
   return bit_cast<Packet<T, N>>(reinterpret_cast<const Words<T, N>&>(from));
 }
+
+// A packet into global memory by as few stores as can be: put together from elements, some compilers take it
+// apart again.
+template <class T, int N>
+DEVICE void write_whole(Packet<T, N>* to, const Packet<T, N>& packet) {
+#ifdef HEARTH_NVIDIA
+  if constexpr (sizeof(T) * N == 16) {
+    const auto words = bit_cast<Packet<u32, 4>>(packet);
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(words.element[0]),
+                 "r"(words.element[1]), "r"(words.element[2]), "r"(words.element[3])
+                 : "memory");
+    return;
+  }
+#endif
+  *to = packet;
+}
+
+// Arrays among a kernel's arguments: either they can be read at any index, and loops over them stay loops,
+// which takes fewer registers, or every index has to be known, by unrolling.
+#ifdef HEARTH_AMD
+constexpr bool arguments_have_addresses = true;
+#else
+constexpr bool arguments_have_addresses = false;
+#endif
 
 // ---- places ----
 
