@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <set>
 
@@ -49,6 +50,10 @@ bool is_narrow(const Expression::Instruction& instruction) {
 
 std::string function_name(Op op, bool narrow) {
   return fmt::format("{}op_{}", narrow ? "narrow_" : "", op_name(op));
+}
+
+bool is_output(const Expression& expression, std::size_t value) {
+  return std::find(expression.outputs.begin(), expression.outputs.end(), value) != expression.outputs.end();
 }
 
 std::string in_namespace_narrow(std::string value) {
@@ -100,7 +105,7 @@ std::string value_name(const Expression& expression, std::size_t value) {
 }
 
 std::string stored_value(const Expression& expression, std::size_t value, DType dtype) {
-  if (value >= expression.first_result() && expression.dtype(value) == dtype)
+  if (value >= expression.first_result() && is_output(expression, value) && expression.dtype(value) == dtype)
     return fmt::format("s{}", value);
   return fmt::format("store<{}>({})", storage_type(dtype), value_name(expression, value));
 }
@@ -125,8 +130,12 @@ std::string expression_body(const Expression& expression, std::string_view inden
       computed = fmt::format("{}({}, {})", function_name(instruction.op, is_narrow(instruction)), operand(0),
                              operand(1));
     // Each result is rounded to its type, as if it went through memory: fusing must not change values.
-    text += fmt::format("{0}const {1} s{2} = store<{1}>({3});\n{0}const {4} v{2} = load(s{2});\n", indent,
-                        storage_type(instruction.result), value, computed, compute_type(instruction.result));
+    const std::string_view stored = storage_type(instruction.result), type = compute_type(instruction.result);
+    if (is_output(expression, value))
+      text += fmt::format("{0}const {1} s{2} = store<{1}>({3});\n{0}const {4} v{2} = load(s{2});\n", indent,
+                          stored, value, computed, type);
+    else
+      text += fmt::format("{}const {} v{} = through<{}>({});\n", indent, type, value, stored, computed);
     ++value;
   }
   return text;

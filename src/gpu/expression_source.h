@@ -15,8 +15,8 @@ std::string_view compute_type(DType dtype);
 // Functions op_<name> for every operation of the expression. Goes before the kernel.
 std::string operation_functions(const Expression& expression);
 
-// Statements that compute v<n> for each instruction and s<n>, the same as it is stored, given v0.. for the
-// inputs and c0.. for the immediates.
+// Statements that compute v<n> for each instruction, given v0.. for the inputs and c0.. for the immediates;
+// of outputs also s<n>, the same as it is stored.
 std::string expression_body(const Expression& expression, std::string_view indent);
 
 // The name of a value in those statements, and what to store of it.

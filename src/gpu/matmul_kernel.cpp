@@ -108,6 +108,10 @@ FinishText::FinishText(const MatrixProduct& product, bool in_packets) {
     writes += fmt::format("    gemm::{1}(out{0} + index, r{0});\n", k,
                           in_packets && product.whole_results() ? "store_whole" : "store_run");
   }
+  const std::string sums =
+      expression.instructions.empty()
+          ? fmt::format("      const {0} s0 = store<{0}>(sums.element[e]);\n", result)
+          : fmt::format("      const {} v0 = through<{}>(sums.element[e]);\n", sum, result);
   structure = fmt::format(
       "struct Finish {{\n  static constexpr int run_bytes = {0};\n"
       "  template <int N>\n  struct Inputs {{\n{1}  }};\n"
@@ -122,12 +126,11 @@ FinishText::FinishText(const MatrixProduct& product, bool in_packets) {
       "const {{\n"
       "    const i64 index = first + row * columns + from;\n{1}"
       "#pragma unroll\n    for (int e = 0; e < N; ++e) {{\n"
-      "      const {2} s0 = store<{2}>(sums.element[e]);\n      const {0} v0 = load(s0);\n"
-      "{3}{4}{5}    }}\n{6}  }}\n"
+      "{2}{3}{4}{5}    }}\n{6}  }}\n"
       "  template <int N>\n  DEVICE void operator()(i64 row, i64 from, const Packet<{0}, N>& sums) const "
       "{{\n"
       "    (*this)(row, from, sums, fetch<N>(row, from));\n  }}\n}};\n",
-      sum, packets, result, loads, expression_body(expression, "      "), stores, writes);
+      sum, packets, sums, loads, expression_body(expression, "      "), stores, writes);
 }
 
 std::string matmul_beginning(const MatrixProduct& product) {

@@ -54,10 +54,6 @@ DEVICE f32 to_f32(f16 value) {
 DEVICE f16 to_f16(f32 value) {
 #ifdef HEARTH_AMD
   return {bit_cast<u16>((_Float16)value)};
-#elif __CUDA_ARCH__ >= 800
-  u32 pair;  // a pair takes an arithmetic instruction, one alone the slow unit that has roots and powers
-  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(0.0f), "f"(value));
-  return {(u16)pair};
 #else
   u16 bits;
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
@@ -67,9 +63,9 @@ DEVICE f16 to_f16(f32 value) {
 DEVICE f32 to_f32(bf16 value) { return bit_cast<f32>((u32)value.bits << 16); }
 DEVICE bf16 to_bf16(f32 value) {  // to nearest, ties to even; NaN stays NaN
 #if defined(HEARTH_NVIDIA) && __CUDA_ARCH__ >= 800
-  u32 pair;  // as in to_f16
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(0.0f), "f"(value));
-  return {(u16)pair};
+  u16 bits;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return {bits};
 #else
   const u32 bits = bit_cast<u32>(value);
   const u32 rounded = (bits + 0x7fffu + ((bits >> 16) & 1)) >> 16, quiet = (bits >> 16) | 0x40u;
@@ -130,7 +126,18 @@ DEVICE T store(C value) {
 // What a value of the compute type becomes when it passes through memory as a T.
 template <class T, class C>
 DEVICE typename Stored<T>::Compute through(C value) {
-  return load<T>(store<T>(value));
+#if defined(HEARTH_NVIDIA) && __CUDA_ARCH__ >= 800
+  // Two numbers are converted by the arithmetic unit, one alone by the slow one that has roots and powers.
+  u32 pair;
+  if constexpr (same_type<T, f16>) {
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(0.0f), "f"((f32)value));
+    return to_f32(f16{(u16)pair});
+  } else if constexpr (same_type<T, bf16>) {
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"((f32)value), "f"(0.0f));
+    return bit_cast<f32>(pair);
+  } else
+#endif
+    return load<T>(store<T>(value));
 }
 
 // N elements that are read and written as one, up to 16 bytes at a time.
