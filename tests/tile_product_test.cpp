@@ -81,17 +81,20 @@ struct Operands {
 
 struct Activations {
   std::vector<std::int8_t> q;
-  std::vector<float> scale, sum;
+  std::vector<float> scale, sum, whole;
 
   Activations(std::int64_t rows, std::int64_t depth, std::mt19937& random)
-      : q(static_cast<std::size_t>(rows * depth)), scale(q.size() / 32), sum(q.size() / 16) {
+      : q(static_cast<std::size_t>(rows * depth)),
+        scale(q.size() / 32),
+        sum(q.size() / 16),
+        whole(scale.size()) {
     std::normal_distribution<float> normal;
     std::vector<float> x(q.size());
     for (float& value : x) value = normal(random);
     baseline::quantised_kernels_table.round(x.data(), rows_from(0), rows * depth);
   }
   RoundedRows rows_from(std::int64_t piece) {
-    return {q.data() + piece * 32, scale.data() + piece, sum.data() + piece * 2};
+    return {q.data() + piece * 32, scale.data() + piece, sum.data() + piece * 2, whole.data() + piece};
   }
 };
 

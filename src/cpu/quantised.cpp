@@ -118,12 +118,13 @@ std::unique_ptr<Kernel> make_take(const Step& step) {
 class RoundedMemory {
  public:
   RoundedMemory(std::int64_t rows, std::int64_t depth)
-      : depth_(depth), scales_(rows * depth / 32), memory_(rows * depth / 4 + 3 * scales_) {}
+      : depth_(depth), scales_(rows * depth / 32), memory_(rows * depth / 4 + 4 * scales_) {}
   // From `first` on.
   RoundedRows rows(std::int64_t first = 0) const {
-    float* const scale = memory_.data() + first * depth_ / 32;
-    float* const sum = memory_.data() + scales_ + first * depth_ / 16;
-    return {reinterpret_cast<std::int8_t*>(memory_.data() + 3 * scales_) + first * depth_, scale, sum};
+    const std::int64_t piece = first * depth_ / 32;
+    float* const scale = memory_.data();
+    return {reinterpret_cast<std::int8_t*>(scale + 4 * scales_) + piece * 32, scale + piece,
+            scale + scales_ + piece * 2, scale + 3 * scales_ + piece};
   }
 
  private:
@@ -162,8 +163,10 @@ class BlockProduct {
     const RoundedMemory memory(rows_, depth_);
     const RoundedRows rounded = memory.rows();
     parallel_for(rows_ * depth_ / 32, 512, [&](std::int64_t begin, std::int64_t end) {
-      kernels_.round(x + begin * 32, {rounded.q + begin * 32, rounded.scale + begin, rounded.sum + begin * 2},
-                     (end - begin) * 32);
+      kernels_.round(
+          x + begin * 32,
+          {rounded.q + begin * 32, rounded.scale + begin, rounded.sum + begin * 2, rounded.whole + begin},
+          (end - begin) * 32);
     });
     const auto multiply_row = kernels_.multiply_row[format_index(format_)],
                multiply_four_rows = kernels_.multiply_four_rows[format_index(format_)];

@@ -13,6 +13,7 @@ struct RoundedRows {
   std::int8_t* q;  // (rows, depth)
   float* scale;    // (rows, depth / 32); NaN where an element is not finite
   float* sum;      // (rows, depth / 16), of scale * q
+  float* whole;    // (rows, depth / 32), likewise
 };
 
 // Tables go by format, in the order of DType. `count`: elements of a row of weights.

@@ -44,72 +44,121 @@ void round_rows(const float* x, RoundedRows out, std::int64_t count) {
     for (int i = 0; i < 32; ++i) out.q[32 * b + i] = static_cast<std::int8_t>(q[i]);
     out.scale[b] = scale;
     for (int half = 0; half < 2; ++half) out.sum[2 * b + half] = scale * static_cast<float>(sums[half]);
+    out.whole[b] = scale * static_cast<float>(sums[0] + sums[1]);
   }
 }
 
 #if defined(__ARM_FEATURE_DOTPROD)
-// Sums of four neighbouring products, of each half of a piece where the format has a scale for each.
-HEARTH_INLINE int32x4_t products(i8x16 a, const std::int8_t* b, int32x4_t sums) {
-  return vdotq_s32(sums, std::bit_cast<int8x16_t>(a), vld1q_s8(b));
+// Sums of four neighbouring products. The zero to begin with is made anew for each: the compiler would copy
+// it from a register, which costs as much as the product.
+HEARTH_INLINE int32x4_t add_products(int32x4_t sums, i8x16 a, int8x16_t b) {
+  return vdotq_s32(sums, std::bit_cast<int8x16_t>(a), b);
 }
+HEARTH_INLINE int32x4_t products_of(i8x16 a, int8x16_t b) {
+  int32x4_t zero;
+  asm("movi %0.4s, #0" : "=w"(zero) : "w"(a));
+  return add_products(zero, a, b);
+}
+
+// The same piece of four columns: elements of `sum` are columns. Of Q4_0, whose numbers stay unsigned, it is
+// an eighth, so that what stands for 0 is 1.
+template <typename Block>
+constexpr bool is_unsigned = std::is_same_v<Block, Q4_0>;
 
 template <typename Block>
-HEARTH_INLINE float32x4_t add_quad(float32x4_t sum, const Quad& w, const std::int8_t* q, const float* scale,
-                                   const float* sums) {
-  const int32x4_t none = vdupq_n_s32(0);
-  int32x4_t pieces[4];
-  for (int i = 0; i < 4; ++i) {
-    const std::int8_t* at = q + 32 * i;
-    pieces[i] = has_two_scales<Block>
-                    ? vpaddq_s32(products(w.q[i][0], at, none), products(w.q[i][1], at + 16, none))
-                    : products(w.q[i][1], at + 16, products(w.q[i][0], at, none));
-  }
-  const int32x4_t left = vpaddq_s32(pieces[0], pieces[1]), right = vpaddq_s32(pieces[2], pieces[3]);
-  const float32x4_t scales = vld1q_f32(scale);
-  if constexpr (has_two_scales<Block>)
-    sum = vfmaq_f32(
-        sum,
-        vpaddq_f32(vmulq_f32(vcvtq_f32_s32(left), w.scale[0]), vmulq_f32(vcvtq_f32_s32(right), w.scale[1])),
-        scales);
-  else
-    sum = vfmaq_f32(sum, vcvtq_f32_s32(vpaddq_s32(left, right)), vmulq_f32(scales, w.scale[0]));
-  if constexpr (quad_has_offset<Block>) {
-    const float32x4_t first = vld1q_f32(sums), second = vld1q_f32(sums + 4);
-    if constexpr (has_two_scales<Block>)
-      sum = vfmsq_f32(vfmsq_f32(sum, first, w.offset[0]), second, w.offset[1]);
-    else
-      sum = vfmsq_f32(sum, vpaddq_f32(first, second), w.offset[0]);
-  }
-  return sum;
+HEARTH_INLINE float32x4_t add_columns(float32x4_t sum, const Quad& w, const std::int8_t* q, float scale,
+                                      const float* whole) {
+  const int8x16_t low = vld1q_s8(q), high = vld1q_s8(q + 16);
+  int32x4_t columns[4];
+  for (int i = 0; i < 4; ++i) columns[i] = add_products(products_of(w.q[i][0], low), w.q[i][1], high);
+  const int32x4_t sums = vpaddq_s32(vpaddq_s32(columns[0], columns[1]), vpaddq_s32(columns[2], columns[3]));
+  if constexpr (is_unsigned<Block>)
+    return vfmsq_f32(sum, w.scale, vfmsq_n_f32(vld1q_dup_f32(whole), vcvtq_n_f32_s32(sums, 3), scale));
+  sum = vfmaq_f32(sum, vcvtq_f32_s32(sums), vmulq_n_f32(w.scale, scale));
+  return has_offset<Block> ? vfmsq_f32(sum, w.offset, vld1q_dup_f32(whole)) : sum;
 }
 
+// Formats with one piece in a block: four columns at a time. They lie far apart, so that weights are read as
+// four long runs: a core reads faster from those than from one, or from many short ones.
 template <typename Block, int ROWS>
-HEARTH_INLINE void dot(const Block* block, RoundedRows x, float* out, std::int64_t stride,
-                       std::int64_t count) {
-  constexpr int inside = pieces<Block>, blocks = inside == 1 ? 4 : 1;  // of a turn
-  float32x4_t sums[ROWS];
+void multiply_rows(const void* weights, std::int64_t columns, RoundedRows x, float* out, std::int64_t stride,
+                   std::int64_t count) requires(pieces<Block> == 1) {
+  const std::int64_t apart = (columns + 3) / 4, all = count / 32;
+  for (std::int64_t first = 0; first < apart; ++first) {
+    std::int64_t column[4];  // the last of all stands in for those that are missing
+    const Block* block[4];
+    for (int i = 0; i < 4; ++i) {
+      column[i] = first + i * apart < columns ? first + i * apart : columns - 1;
+      block[i] = static_cast<const Block*>(weights) + column[i] * all;
+    }
+    float32x4_t sums[ROWS];
 #pragma GCC unroll 4
-  for (int r = 0; r < ROWS; ++r) sums[r] = vdupq_n_f32(0);
-  std::int64_t piece = 0;
-  for (; piece + blocks * inside <= count / 32; block += blocks)
+    for (int r = 0; r < ROWS; ++r) sums[r] = vdupq_n_f32(0);
+    for (std::int64_t piece = 0; piece < all; ++piece) {
+      const Quad w = quad(block[0][piece], block[1][piece], block[2][piece], block[3][piece]);
+#pragma GCC unroll 4
+      for (int r = 0; r < ROWS; ++r) {
+        const std::int64_t at = r * all + piece;
+        sums[r] = add_columns<Block>(sums[r], w, x.q + at * 32, x.scale[at], x.whole + at);
+      }
+    }
+    for (int r = 0; r < ROWS; ++r)
+      for (int i = 0; i < 4; ++i)
+        out[r * stride + column[i]] = is_unsigned<Block> ? sums[r][i] * 8 : sums[r][i];
+  }
+}
+
+// Four pieces of one column, which are the elements of the sums.
+template <typename Block>
+struct BlockSums {
+  float32x4_t products = vdupq_n_f32(0), offsets = vdupq_n_f32(0);
+
+  HEARTH_INLINE void add(const SmallQuad& w, RoundedRows x, std::int64_t piece) {
+    int32x4_t sums[4];
+    for (int i = 0; i < 4; ++i) {
+      const std::int8_t* q = x.q + (piece + i) * 32;
+      const int8x16_t low = vld1q_s8(q), high = vld1q_s8(q + 16);
+      sums[i] = has_two_scales<Block> ? vpaddq_s32(products_of(w.q[i][0], low), products_of(w.q[i][1], high))
+                                      : add_products(products_of(w.q[i][0], low), w.q[i][1], high);
+    }
+    const int32x4_t left = vpaddq_s32(sums[0], sums[1]), right = vpaddq_s32(sums[2], sums[3]);
+    const int32x4_t scaled = has_two_scales<Block>
+                                 ? vpaddq_s32(vmulq_s32(left, w.scale[0]), vmulq_s32(right, w.scale[1]))
+                                 : vmulq_s32(vpaddq_s32(left, right), w.scale[0]);
+    products = vfmaq_f32(products, vcvtq_f32_s32(scaled), vld1q_f32(x.scale + piece));
+    if constexpr (quad_has_offset<Block> && has_two_scales<Block>)
+      for (int i = 0; i < 2; ++i)
+        offsets = vfmaq_f32(offsets, vcvtq_f32_s32(w.offset[i]), vld1q_f32(x.sum + piece * 2 + 4 * i));
+    else if constexpr (quad_has_offset<Block>)
+      offsets = vfmaq_f32(offsets, vcvtq_f32_s32(w.offset[0]), vld1q_f32(x.whole + piece));
+  }
+};
+
+template <typename Block, int ROWS>
+void multiply_rows(const void* weights, std::int64_t columns, RoundedRows x, float* out, std::int64_t stride,
+                   std::int64_t count) requires(pieces<Block> == 8) {
+  const auto* block = static_cast<const Block*>(weights);
+  const std::int64_t all = count / 32;
+  for (std::int64_t column = 0; column < columns; ++column) {
+    float32x4_t sums[ROWS];
+#pragma GCC unroll 4
+    for (int r = 0; r < ROWS; ++r) sums[r] = vdupq_n_f32(0);
+    for (std::int64_t piece = 0; piece < all; piece += 8, ++block) {
+      BlockSums<Block> parts[ROWS];
 #pragma GCC unroll 2
-    for (int first = 0; first < blocks * inside; first += 4, piece += 4) {
-      const Quad w = quad(block, first);
+      for (int first = 0; first < 8; first += 4) {
+        const SmallQuad w = quad(*block, first);
 #pragma GCC unroll 4
-      for (int r = 0; r < ROWS; ++r)
-        sums[r] = add_quad<Block>(sums[r], w, x.q + r * count + piece * 32, x.scale + r * count / 32 + piece,
-                                  x.sum + r * count / 16 + piece * 2);
+        for (int r = 0; r < ROWS; ++r) parts[r].add(w, x, r * all + piece + first);
+      }
+      const BlockScales scales = block_scales(*block);
+#pragma GCC unroll 4
+      for (int r = 0; r < ROWS; ++r) {
+        sums[r] = vfmaq_n_f32(sums[r], parts[r].products, scales.d);
+        if constexpr (quad_has_offset<Block>) sums[r] = vfmsq_n_f32(sums[r], parts[r].offsets, scales.dmin);
+      }
     }
-  for (int r = 0; r < ROWS; ++r) out[r * stride] = vaddvq_f32(sums[r]);
-  for (; piece < count / 32; ++piece, ++block) {  // of formats with one piece, up to three more
-    const Piece w = unpack(*block, 0);
-    for (int r = 0; r < ROWS; ++r) {
-      const std::int8_t* q = x.q + r * count + piece * 32;
-      const std::int32_t sum = vaddvq_s32(products(w.q[1], q + 16, products(w.q[0], q, vdupq_n_s32(0))));
-      const float* halves = x.sum + r * count / 16 + piece * 2;
-      out[r * stride] += w.scale[0] * x.scale[r * count / 32 + piece] * static_cast<float>(sum) -
-                         w.offset[0] * (halves[0] + halves[1]);
-    }
+    for (int r = 0; r < ROWS; ++r) out[r * stride + column] = vaddvq_f32(sums[r]);
   }
 }
 #else
@@ -220,7 +269,6 @@ HEARTH_INLINE void dot(const Block* block, RoundedRows x, float* out, std::int64
   for (; first < all; ++first) sums.add(unpack(block[first], 0), x, first, count, 0);
   for (int r = 0; r < ROWS; ++r) out[r * stride] = sums.result(r);
 }
-#endif
 
 template <typename Block, int ROWS>
 void multiply_rows(const void* weights, std::int64_t columns, RoundedRows x, float* out, std::int64_t stride,
@@ -230,6 +278,7 @@ void multiply_rows(const void* weights, std::int64_t columns, RoundedRows x, flo
   for (std::int64_t column = 0; column < columns; ++column, block += blocks, ++out)
     dot<Block, ROWS>(block, x, out, stride, count);
 }
+#endif
 
 }  // namespace
 

@@ -95,7 +95,7 @@ void arrange_rows(RoundedRows x, std::int64_t count, std::int64_t pieces, void* 
         const int at = row_copy(row, copy);
         to[p].scale[at] = x.scale[from];
         for (int half = 0; half < 2; ++half) to[p].sum[half][at] = x.sum[2 * from + half];
-        to[p].sum[2][at] = x.sum[2 * from] + x.sum[2 * from + 1];
+        to[p].sum[2][at] = x.whole[from];
       }
     }
   }
