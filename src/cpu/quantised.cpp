@@ -277,9 +277,11 @@ class BlockProduct {
     });
   }
 
-  // Rows of weights become numbers a panel at a time, small enough to stay in the cache.
+  // Rows of weights become numbers a panel at a time, small enough to stay in a cache. BLAS arranges x anew
+  // for each, which costs most where panels are narrow.
   void multiply_panels(const float* x, const void* weights, float* out) const {
-    const std::int64_t panel = std::clamp<std::int64_t>((256 << 10) / depth_, 16, 256);
+    const std::int64_t wide = std::min((1 << 20) / depth_, columns_ / (2 * thread_count()));
+    const std::int64_t panel = std::clamp<std::int64_t>(wide, 16, 1024);
     parallel_for((columns_ + panel - 1) / panel, 1, [&](std::int64_t begin, std::int64_t end) {
       const Scratch numbers(panel * depth_);
       for (std::int64_t first = begin * panel; first < std::min(end * panel, columns_); first += panel) {

@@ -1,6 +1,7 @@
 // The tile loops of every elementwise operation, generated from elementwise.inc.
 #include "cpu/elementwise_kernels.h"
 #include "cpu/isa/math.h"
+#include "cpu/isa/rows.h"
 
 namespace hearth::cpu::HEARTH_ISA {
 namespace {
@@ -369,6 +370,9 @@ template <typename S, typename T>
 void load_tile(void* out, const void* a, const void*, const void*, std::int64_t n) {
   loop1<T, S>(out, a, n, [](S x) HEARTH_LAMBDA { return static_cast<T>(x); });
 }
+void load_half_tile(void* out, const void* a, const void*, const void*, std::int64_t n) {
+  widen(static_cast<const float16*>(a), static_cast<float*>(out), n);
+}
 
 template <typename S, typename T>
 void store_tile(void* out, const void* a, const void*, const void*, std::int64_t n) {
@@ -409,7 +413,7 @@ constexpr ElementwiseKernels make_table() {
   table.load[at(DType::u8)] = load_tile<std::uint8_t, std::int32_t>;
   table.load[at(DType::i8)] = load_tile<std::int8_t, std::int32_t>;
   table.load[at(DType::i16)] = load_tile<std::int16_t, std::int32_t>;
-  table.load[at(DType::f16)] = load_tile<float16, float>;
+  table.load[at(DType::f16)] = load_half_tile;
   table.load[at(DType::bf16)] = load_tile<bfloat16, float>;
   table.store[at(DType::bool_)] = store_tile<std::uint8_t, std::int32_t>;
   table.store[at(DType::u8)] = store_tile<std::uint8_t, std::int32_t>;

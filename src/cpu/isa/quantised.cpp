@@ -94,6 +94,7 @@ void multiply_rows(const void* weights, std::int64_t columns, RoundedRows x, flo
     float32x4_t sums[ROWS];
 #pragma GCC unroll 4
     for (int r = 0; r < ROWS; ++r) sums[r] = vdupq_n_f32(0);
+#pragma GCC unroll 2
     for (std::int64_t piece = 0; piece < all; ++piece) {
       const Quad w = quad(block[0][piece], block[1][piece], block[2][piece], block[3][piece]);
 #pragma GCC unroll 4
