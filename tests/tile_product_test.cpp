@@ -180,24 +180,33 @@ TEST_P(Products, OfTilesKeepNaNToItsRow) {
 TEST_P(Products, OfRowsAreThoseOfTheIntegers) {
   std::mt19937 random(3);
   for (const Variant& variant : variants())
-    for (const std::int64_t depth :
-         {block_elements(format()), 7 * block_elements(format()), std::int64_t{1280}}) {
-      SCOPED_TRACE(variant.name);
-      const Operands operands(format(), 3, depth, random);
-      Activations x(4, depth, random);
-      float one[3] = {}, four[4 * 5] = {};
-      variant.dots->multiply_row[operands.index](operands.weights.data(), 3, x.rows_from(0), one, 5, depth);
-      variant.dots->multiply_four_rows[operands.index](operands.weights.data(), 3, x.rows_from(0), four, 5,
-                                                       depth);
-      for (std::int64_t column = 0; column < 3; ++column)
-        for (std::int64_t r = 0; r < 4; ++r) {
-          const auto [sum, size] = operands.expected(x.rows_from(r * depth / 32), column);
-          ASSERT_NEAR(four[r * 5 + column], sum, precision * size);
-          if (r == 0) {
-            ASSERT_NEAR(one[column], sum, precision * size);
+    for (const std::int64_t columns : {1, 3, 4, 6})
+      for (const std::int64_t depth :
+           {block_elements(format()), 7 * block_elements(format()), std::int64_t{1280}}) {
+        SCOPED_TRACE(variant.name);
+        const Operands operands(format(), columns, depth, random);
+        Activations x(4, depth, random);
+        const std::int64_t stride = columns + 2;
+        std::vector<float> one(static_cast<std::size_t>(stride), 0.5f),
+            four(static_cast<std::size_t>(4 * stride), 0.5f);
+        variant.dots->multiply_row[operands.index](operands.weights.data(), columns, x.rows_from(0),
+                                                   one.data(), stride, depth);
+        variant.dots->multiply_four_rows[operands.index](operands.weights.data(), columns, x.rows_from(0),
+                                                         four.data(), stride, depth);
+        for (std::int64_t r = 0; r < 4; ++r)
+          for (std::int64_t column = 0; column < stride; ++column) {
+            const float product = four[static_cast<std::size_t>(r * stride + column)];
+            const float alone = r == 0 ? one[static_cast<std::size_t>(column)] : product;
+            if (column >= columns) {
+              ASSERT_EQ(product, 0.5f);
+              ASSERT_EQ(alone, 0.5f);
+              continue;
+            }
+            const auto [sum, size] = operands.expected(x.rows_from(r * depth / 32), column);
+            ASSERT_NEAR(product, sum, precision * size) << columns << " " << column;
+            ASSERT_NEAR(alone, sum, precision * size) << columns << " " << column;
           }
-        }
-    }
+      }
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
-// Four neighbouring pieces of quantised weights at once, for NEON.
+// Four pieces of quantised weights at once, for NEON.
 //
 // Scales of four pieces are one vector, so that unpacking them, and scaling sums, costs an instruction where
-// it would cost four. A format without a function of its own here is put together from its pieces.
+// it would cost four.
 #pragma once
 
 #include "cpu/isa/pieces.h"
@@ -14,6 +14,7 @@ struct Quad {
   float32x4_t scale, offset;
 };
 
+// A format without a function of its own is put together from its pieces.
 template <typename Block>
 HEARTH_INLINE Quad quad(const Block& a, const Block& b, const Block& c, const Block& d) {
   const Piece piece[] = {unpack(a, 0), unpack(b, 0), unpack(c, 0), unpack(d, 0)};
@@ -54,7 +55,7 @@ HEARTH_INLINE Quad quad(const Q4_0& a, const Q4_0& b, const Q4_0& c, const Q4_0&
 
 // Of formats with eight pieces, four neighbours: element = d * scale * q - dmin * offset. Formats with a
 // scale for each half of a piece have those of pieces 0 and 1 first, of 2 and 3 next.
-struct SmallQuad {
+struct NeighbourQuad {
   i8x16 q[4][2];
   int32x4_t scale[2], offset[2];
 };
@@ -76,6 +77,12 @@ HEARTH_INLINE BlockScales block_scales(const Q6_K& block) {
   return {d, 32 * d};
 }
 
+HEARTH_INLINE std::uint32_t four_bytes(const void* from) {
+  std::uint32_t result;
+  std::memcpy(&result, from, sizeof result);
+  return result;
+}
+
 HEARTH_INLINE void widen(uint8x8_t from, int32x4_t (&to)[2]) {
   const uint16x8_t all = vmovl_u8(from);
   to[0] = vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(all)));
@@ -87,8 +94,8 @@ HEARTH_INLINE void widen(int8x8_t from, int32x4_t (&to)[2]) {
   to[1] = vmovl_high_s16(all);
 }
 
-HEARTH_INLINE SmallQuad quad(const Q2_K& block, int first) {
-  SmallQuad result;
+HEARTH_INLINE NeighbourQuad quad(const Q2_K& block, int first) {
+  NeighbourQuad result;
   for (int half = 0; half < 2; ++half) {
     const u8x16 q = load_bytes(block.q + 8 * first + 16 * half);
     for (int i = 0; i < 4; ++i) result.q[i][half] = as_signed(q >> 2 * i & 3);
@@ -99,8 +106,8 @@ HEARTH_INLINE SmallQuad quad(const Q2_K& block, int first) {
   return result;
 }
 
-HEARTH_INLINE SmallQuad quad(const Q3_K& block, int first) {
-  SmallQuad result;
+HEARTH_INLINE NeighbourQuad quad(const Q3_K& block, int first) {
+  NeighbourQuad result;
   for (int half = 0; half < 2; ++half) {
     const u8x16 q = load_bytes(block.q + 8 * first + 16 * half);
     const u8x16 high = load_bytes(block.high + 16 * half) >> first;
@@ -108,8 +115,7 @@ HEARTH_INLINE SmallQuad quad(const Q3_K& block, int first) {
       result.q[i][half] = as_signed((q >> 2 * i & 3) | (high >> i & 1) << 2) - static_cast<std::int8_t>(4);
   }
   const uint8x8_t low = vld1_u8(block.scale);
-  const uint8x8_t high =
-      vreinterpret_u8_u32(vld1_dup_u32(reinterpret_cast<const std::uint32_t*>(block.scale + 8)));
+  const uint8x8_t high = vreinterpret_u8_u32(vdup_n_u32(four_bytes(block.scale + 8)));
   constexpr std::int8_t shifts[2][8] = {{0, 0, 0, 0, -2, -2, -2, -2}, {-4, -4, -4, -4, -6, -6, -6, -6}};
   const uint8x8_t four = first == 0 ? vand_u8(low, vdup_n_u8(15)) : vshr_n_u8(low, 4);
   const uint8x8_t two = vand_u8(vshl_u8(high, vld1_s8(shifts[first / 4])), vdup_n_u8(3));
@@ -117,14 +123,8 @@ HEARTH_INLINE SmallQuad quad(const Q3_K& block, int first) {
   return result;
 }
 
-HEARTH_INLINE std::uint32_t four_bytes(const void* from) {
-  std::uint32_t result;
-  std::memcpy(&result, from, sizeof result);
-  return result;
-}
-
 // Of Q4_K and Q5_K, pieces `first` to first + 3: four numbers of 6 bits for the scales, four for the offsets.
-HEARTH_INLINE void set_scales(SmallQuad& quad, const std::uint8_t* bytes, int first) {
+HEARTH_INLINE void set_scales(NeighbourQuad& quad, const std::uint8_t* bytes, int first) {
   const std::uint32_t a = four_bytes(bytes), b = four_bytes(bytes + 4), c = four_bytes(bytes + 8);
   const std::uint32_t scale = first == 0 ? a & 0x3f3f3f3f : (c & 0x0f0f0f0f) | (a >> 2 & 0x30303030);
   const std::uint32_t offset = first == 0 ? b & 0x3f3f3f3f : (c >> 4 & 0x0f0f0f0f) | (b >> 2 & 0x30303030);
@@ -134,8 +134,8 @@ HEARTH_INLINE void set_scales(SmallQuad& quad, const std::uint8_t* bytes, int fi
   quad.offset[0] = both[1];
 }
 
-HEARTH_INLINE SmallQuad quad(const Q4_K& block, int first) {
-  SmallQuad result;
+HEARTH_INLINE NeighbourQuad quad(const Q4_K& block, int first) {
+  NeighbourQuad result;
   for (int i = 0; i < 4; i += 2)
     for (int half = 0; half < 2; ++half) {
       const u8x16 q = load_bytes(block.q + (first + i) * 16 + 16 * half);
@@ -146,8 +146,8 @@ HEARTH_INLINE SmallQuad quad(const Q4_K& block, int first) {
   return result;
 }
 
-HEARTH_INLINE SmallQuad quad(const Q5_K& block, int first) {
-  SmallQuad result;
+HEARTH_INLINE NeighbourQuad quad(const Q5_K& block, int first) {
+  NeighbourQuad result;
   for (int half = 0; half < 2; ++half) {
     const u8x16 high = load_bytes(block.high + 16 * half) >> first;
     for (int i = 0; i < 4; i += 2) {
@@ -160,8 +160,8 @@ HEARTH_INLINE SmallQuad quad(const Q5_K& block, int first) {
   return result;
 }
 
-HEARTH_INLINE SmallQuad quad(const Q6_K& block, int first) {
-  SmallQuad result;
+HEARTH_INLINE NeighbourQuad quad(const Q6_K& block, int first) {
+  NeighbourQuad result;
   for (int half = 0; half < 2; ++half) {
     const u8x16 high = load_bytes(block.high + 8 * first + 16 * half);
     const u8x16 low0 = load_bytes(block.low + 16 * first + 16 * half),

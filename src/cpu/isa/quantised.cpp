@@ -114,7 +114,7 @@ template <typename Block>
 struct BlockSums {
   float32x4_t products = vdupq_n_f32(0), offsets = vdupq_n_f32(0);
 
-  HEARTH_INLINE void add(const SmallQuad& w, RoundedRows x, std::int64_t piece) {
+  HEARTH_INLINE void add(const NeighbourQuad& w, RoundedRows x, std::int64_t piece) {
     int32x4_t sums[4];
     for (int i = 0; i < 4; ++i) {
       const std::int8_t* q = x.q + (piece + i) * 32;
@@ -148,7 +148,7 @@ void multiply_rows(const void* weights, std::int64_t columns, RoundedRows x, flo
       BlockSums<Block> parts[ROWS];
 #pragma GCC unroll 2
       for (int first = 0; first < 8; first += 4) {
-        const SmallQuad w = quad(*block, first);
+        const NeighbourQuad w = quad(*block, first);
 #pragma GCC unroll 4
         for (int r = 0; r < ROWS; ++r) parts[r].add(w, x, r * all + piece + first);
       }
