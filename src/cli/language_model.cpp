@@ -61,7 +61,7 @@ void add_model_options(CLI::App& command, ModelOptions& options) {
       ->check(CLI::PositiveNumber);
   command
       .add_option("--cache-type,--cache", options.cache,
-                  "Type of keys and values: f16, bf16, f32, q8_0 (CPU)")
+                  "Type of keys and values: f16, bf16, f32, q8_0")
       ->check(CLI::IsMember({"f16", "bf16", "f32", "q8_0"}))
       ->capture_default_str();
 }
