@@ -151,7 +151,7 @@ class CachedAttentionKernel final : public Kernel {
     const std::int64_t wanted = (4 * device.compute_units() + blocks_ - 1) / blocks_;
     shape_.splits =
         static_cast<int>(std::clamp<std::int64_t>(std::min(wanted, capacity / least_keys), 1, most_splits));
-    attend_ = device.function({"cached_attention", text(step), {}, 16}, "cached_attention");
+    attend_ = device.function({"cached_attention", text(step), {}, scaled_ ? 8u : 16u}, "cached_attention");
     if (shape_.splits > 1) combine_ = device.function({"cached_attention", text(step), {}}, "combine_splits");
   }
 
