@@ -476,6 +476,16 @@ TEST_F(ModelCommand, MeasuresSpeed) {
   const double matrices = 2 * (256 * 512 + 256 * 256 + 3 * 256 * 768) + 512 * 256, norms = 5 * 256;
   EXPECT_NEAR(json["rows"][1]["bytes_per_token"].get<double>(),
               matrices * 4.5 / 8 + norms * 4 + 18 * 2 * 2 * 128 * 2, 1);
+  // 64 sequences grow at once; a step reads the weights once for all of them.
+  const auto many = nlohmann::json::parse(run("bench llm --shape tiny --type q8_0 --cache q8_0 --sequences "
+                                              "64 --lengths 8 -n 4 --repeats 1 --device cpu --json")
+                                              .output);
+  EXPECT_EQ(many["sequences"], 64);
+  constexpr double cached = 2 * 2 * 128 * 8.5 / 8;
+  EXPECT_EQ(many["cache_bytes"].get<double>(), 64 * 32 * cached);
+  EXPECT_NEAR(many["rows"][0]["bytes_per_token"].get<double>(),
+              (matrices * 8.5 / 8 + norms * 4) / 64 + 10 * cached, 1);
+  EXPECT_GT(many["rows"][0]["tokens_per_second"].get<double>(), 0);
   const Ran table = run("bench llm '" + stories_file + "' --lengths 8 -n 4 --repeats 1 --device cpu");
   EXPECT_EQ(table.status, 0) << table.errors;
   EXPECT_NE(table.output.find("of bandwidth"), std::string::npos) << table.output;

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "default_test_device.h"
 #include "expect_error.h"
 #include "hearth/hearth.h"
 #include "hearth/llm.h"
@@ -16,6 +17,7 @@ namespace hearth::llm {
 namespace {
 
 using test::expect_error;
+using test::is_emulated;
 const std::filesystem::path models = std::filesystem::path(HEARTH_SHARED_DIR) / "models";
 
 using Tokens = std::vector<TokenId>;
@@ -58,7 +60,8 @@ TEST_F(Guesses, ChangeNothing) {
       model.tokenizer().encode("Once upon a time there was a cat. Once upon a time there was a");
   for (const double temperature : {0.0, 1.0}) {
     plain.truncate(0);
-    const GenerateOptions alone{.most_tokens = 60, .sampling = {.temperature = temperature, .seed = 4}};
+    const GenerateOptions alone{.most_tokens = is_emulated() ? 8 : 60,
+                                .sampling = {.temperature = temperature, .seed = 4}};
     const auto expected = plain.generate(prompt, alone);
     const Tokens remembered = plain.tokens();
     EXPECT_EQ(expected.drafted_tokens, 0);
@@ -68,7 +71,8 @@ TEST_F(Guesses, ChangeNothing) {
       EXPECT_EQ(got.tokens, expected.tokens);
       EXPECT_EQ(got.text, expected.text);
       EXPECT_EQ(got.reason, expected.reason);
-      EXPECT_TRUE(got.drafted_tokens > 0 || (!options.draft && temperature > 0));
+      // What came before may not come again, least of all in a short text.
+      EXPECT_TRUE(got.drafted_tokens > 0 || (!options.draft && (temperature > 0 || is_emulated())));
       EXPECT_GE(static_cast<double>(got.accepted_tokens),
                 least_right * static_cast<double>(got.drafted_tokens));
       const std::size_t shorter = std::min(plain.tokens().size(), remembered.size());
@@ -106,6 +110,7 @@ Model noisy_copy(const std::filesystem::path& path) {
 
 // The distribution of pairs of tokens, the second of which was guessed, is that of the model.
 TEST_F(Guesses, LeaveTheDistributionAsItIs) {
+  if (is_emulated()) GTEST_SKIP() << "it takes thousands of tokens";
   const Model model = Model::load(f32, {.cache_dtype = DType::f32}), draft = noisy_copy(f32);
   Session session(model);
   const Tokens prompt = model.tokenizer().encode("The dog");
@@ -223,6 +228,7 @@ TEST(Shift, IsTheTextWithoutWhatWasDropped) {
   check_shift(c, DType::f32, 2e-5);
   check_shift(c, DType::f16, 2e-3);
   check_shift(c, DType::q8_0, 0.1);
+  if (is_emulated()) return;  // what follows differs in operations that have tests of their own
   c.rope_interleaved = !c.rope_interleaved;
   check_shift(c, DType::f32, 2e-5);
   c.rope.scale = 1.7;
@@ -253,21 +259,22 @@ TEST(Shift, GenerationGoesOn) {
   const Model model = Model::load(path, {.context = 48});
   Session session(model);
   const Tokens prompt = model.tokenizer().encode("Once upon a time");
-  GenerateOptions options{.most_tokens = 200, .sampling = {.temperature = 0}, .ignore_end = true};
+  const std::int64_t count = is_emulated() ? 80 : 200, least_shifts = (count - 48) / 22;
+  GenerateOptions options{.most_tokens = count, .sampling = {.temperature = 0}, .ignore_end = true};
   const auto stopped = session.generate(prompt, options);
   EXPECT_EQ(stopped.reason, FinishReason::context);
   EXPECT_EQ(stopped.tokens.size() + prompt.size(), 49u);  // the last one is not in the cache
   options.keep = 5;
   const auto whole = session.generate(prompt, options);
   EXPECT_EQ(whole.reason, FinishReason::length);
-  EXPECT_EQ(whole.tokens.size(), 200u);
-  EXPECT_GE(whole.shifts, 7);
+  EXPECT_EQ(whole.tokens.size(), static_cast<std::size_t>(count));
+  EXPECT_GE(whole.shifts, least_shifts);
   EXPECT_TRUE(std::equal(prompt.begin(), prompt.end(), session.tokens().begin()));
   EXPECT_TRUE(std::equal(stopped.tokens.begin(), stopped.tokens.end(), whole.tokens.begin()));
   options.lookup = 2;  // guesses never go beyond the context
   const auto guessed = session.generate(prompt, options);
-  EXPECT_EQ(guessed.tokens.size(), 200u);
-  EXPECT_GE(guessed.shifts, 7);
+  EXPECT_EQ(guessed.tokens.size(), static_cast<std::size_t>(count));
+  EXPECT_GE(guessed.shifts, least_shifts);
 }
 
 // ---- kinds of caches

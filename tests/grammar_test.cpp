@@ -7,6 +7,7 @@
 #include <random>
 #include <set>
 
+#include "default_test_device.h"
 #include "expect_error.h"
 #include "hearth/error.h"
 #include "hearth/llm.h"
@@ -272,14 +273,16 @@ TEST(Grammar, ARealModelKeepsToIt) {
   const auto prompt = model.tokenizer().encode("Once upon a time");
   const Grammar schema = Grammar::from_json_schema(person), any = Grammar::from_json_schema("{}"),
                 sums = Grammar::parse(arithmetic);
+  const bool emulated = test::is_emulated();
   int whole = 0;
-  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+  for (std::uint64_t seed = 1; seed <= (emulated ? 2 : 12); ++seed) {
     const SamplingOptions sampling{
         .temperature = 0.4 * static_cast<double>(seed), .top_k = 0, .top_p = 1, .min_p = 0, .seed = seed};
     const auto text_of = [&](const Grammar& grammar) {
-      const auto result = session.generate(
-          prompt,
-          {.most_tokens = 250, .sampling = sampling, .ignore_end = seed % 2 == 0, .grammar = grammar});
+      const auto result = session.generate(prompt, {.most_tokens = emulated ? 40 : 250,
+                                                    .sampling = sampling,
+                                                    .ignore_end = seed % 2 == 0,
+                                                    .grammar = grammar});
       whole += result.reason == FinishReason::end;
       EXPECT_TRUE(result.reason != FinishReason::end || grammar.matches(result.text)) << result.text;
       return result.reason == FinishReason::end ? result.text : "";
@@ -294,7 +297,7 @@ TEST(Grammar, ARealModelKeepsToIt) {
     EXPECT_TRUE(text.empty() || nlohmann::json::accept(text)) << text;
     text_of(sums);
   }
-  EXPECT_GE(whole, 18);
+  EXPECT_GE(whole, emulated ? 1 : 18);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "hearth/hearth.h"
+#include "tensor/key_value_cache.h"
 
 namespace hearth::cli {
 namespace {
@@ -114,6 +115,20 @@ TEST_F(KernelBuild, WeightsInBlocks) {
     expect_sound(chip, "q8_0", [&] {
       const Tensor weight = from_blocks(blocks, {1024, 1024}, DType::q8_0);
       for (const std::int64_t rows : {1, 8, 256}) eval({linear(given({rows, 1024}, DType::f16), weight)});
+    });
+}
+
+TEST_F(KernelBuild, CachesOfBytesWithScales) {
+  for (const char* chip : {"gfx1100", "gfx942"})
+    expect_sound(chip, "cache q8_0", [] {
+      for (const std::int64_t size : {64, 128}) {
+        const ScaledBytes rows = to_scaled_bytes(given({4, 8, size}, DType::f32));
+        const Tensor bytes = given({1024, 8, size}, DType::i8),
+                     scales = given({1024, 8, size / scaled_run}, DType::f16), slots = given({4}, DType::i64);
+        eval({store_rows(bytes, slots, rows.bytes), store_rows(scales, slots, rows.scales)});
+        eval({cached_attention(given({4, 32, size}, DType::f32), {bytes, scales}, {bytes, scales}, slots,
+                               slots, given({1, 32}, DType::i64), {.page = 32})});
+      }
     });
 }
 

@@ -200,32 +200,66 @@ TEST_F(CachedAttention, HalvesAndManyKeys) {
     check({8, 1, 128, 32, 48}, {pages}, {{0, 1200}, {0, 1279}}, dtype, 0, 0, 1e-4);
   check({3, 1, 80, 32, 48}, {pages}, {{0, 700}}, DType::f16, 0, 0, 1e-4);
 }
-// Attention on bytes with scales is attention on the numbers they stand for.
-TEST(ScaledBytes, AreNearTheNumbersAndCanBeAttendedTo) {
-  const Tensor x = randn({40, 2, 96}) * 3, zero = zeros({1, 2, 64});
-  const auto back = from_scaled_bytes(to_scaled_bytes(x)).to_vector<float>(), numbers = x.to_vector<float>();
-  for (std::size_t run = 0; run < numbers.size(); run += 32) {
-    float most = 0;
-    for (std::size_t i = run; i < run + 32; ++i) most = std::max(most, std::abs(numbers[i]));
-    for (std::size_t i = run; i < run + 32; ++i) EXPECT_NEAR(back[i], numbers[i], most / 127 * 0.51);
+// Numbers of 8 bits, with a scale for 32 neighbours.
+TEST(ScaledBytes, AreNearTheNumbers) {
+  for (const Device device : tested_devices()) {
+    const DeviceScope here(device);
+    const Tensor x = (randn({40, 2, 96}) * 3).eval();
+    const auto back = from_scaled_bytes(to_scaled_bytes(x)).to_vector<float>(),
+               numbers = x.to_vector<float>();
+    for (std::size_t run = 0; run < numbers.size(); run += 32) {
+      float most = 0;
+      for (std::size_t i = run; i < run + 32; ++i) most = std::max(most, std::abs(numbers[i]));
+      for (std::size_t i = run; i < run + 32; ++i) EXPECT_NEAR(back[i], numbers[i], most / 127 * 0.51);
+    }
+    const ScaledBytes own = to_scaled_bytes(x), there = to_scaled_bytes(x.to(Device{}));
+    EXPECT_EQ(own.bytes.to_bytes(), there.bytes.to_bytes());
+    EXPECT_EQ(own.scales.to_bytes(), there.scales.to_bytes());
+    EXPECT_EQ(from_scaled_bytes(to_scaled_bytes(zeros({1, 2, 64}))).to_vector<float>(),
+              std::vector<float>(128, 0.0f));
+    const auto tiny = from_scaled_bytes(to_scaled_bytes(full({32}, 1e-9))).to_vector<float>();
+    for (const float value : tiny) EXPECT_EQ(value, 0.0f);  // below what scales can say
   }
-  EXPECT_EQ(from_scaled_bytes(to_scaled_bytes(zero)).to_vector<float>(), std::vector<float>(128, 0.0f));
-  const auto tiny = from_scaled_bytes(to_scaled_bytes(full({32}, 1e-9))).to_vector<float>();
-  for (const float value : tiny) EXPECT_EQ(value, 0.0f);  // below what scales can say
   EXPECT_THROW(to_scaled_bytes(zeros({4, 48})), ShapeError);
+}
 
-  const ScaledBytes keys = to_scaled_bytes(x), values = to_scaled_bytes(x * 0.5 + 1);
-  const Tensor q = randn({3, 6, 96}), table = tensor<std::int64_t>({3, 1, 0, 2}).reshape({1, 4}),
-               sequences = zeros({3}, DType::i64), positions = tensor<std::int64_t>({30, 7, 0});
-  const CachedAttentionOptions options{.scale = 0.1, .window = 12, .page = 10};
-  const auto got = cached_attention(q, keys, values, sequences, positions, table, options).to_vector<float>();
-  const auto expected = cached_attention(q, from_scaled_bytes(keys), from_scaled_bytes(values), sequences,
-                                         positions, table, options)
-                            .to_vector<float>();
-  ASSERT_EQ(got.size(), expected.size());
-  for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], expected[i], 1e-5);
-  EXPECT_THROW(cached_attention(q, {keys.bytes, values.bytes}, values, sequences, positions, table, options),
-               ShapeError);
+// Attention on bytes with scales is attention on the numbers they stand for.
+TEST(ScaledBytes, CanBeAttendedTo) {
+  struct Case {
+    std::int64_t heads, groups, features, page, pages;
+    CachedAttentionOptions options;
+    DType dtype = DType::f32;
+  };
+  for (const Device device : tested_devices())
+    for (const Case& c : {Case{6, 2, 96, 10, 4, {.scale = 0.1, .window = 12}}, Case{4, 4, 32, 10, 4, {}},
+                          Case{8, 1, 128, 32, 24, {.scale = 0.1}}, Case{5, 1, 64, 32, 24, {.soft_cap = 2}},
+                          Case{2, 1, 256, 10, 4, {.scale = 0.05}, DType::bf16}}) {
+      const DeviceScope here(device);
+      manual_seed(17);
+      const Tensor x = randn({c.pages * c.page, c.groups, c.features}) * 3;
+      const ScaledBytes keys = to_scaled_bytes(x), values = to_scaled_bytes(x * 0.5 + 1);
+      std::vector<std::int64_t> pages;
+      for (std::int64_t i = 0; i < c.pages; ++i) pages.push_back((i * 7 + 3) % c.pages);
+      const Tensor q = randn({3, c.heads, c.features}).to(c.dtype),
+                   table = tensor<std::int64_t>(pages).reshape({1, c.pages}),
+                   sequences = zeros({3}, DType::i64),
+                   positions = tensor<std::int64_t>({c.pages * c.page - 10, 7, 0});
+      CachedAttentionOptions options = c.options;
+      options.page = c.page;
+      const Tensor got = cached_attention(q, keys, values, sequences, positions, table, options);
+      EXPECT_EQ(got.dtype(), c.dtype);
+      const auto found = got.to(DType::f32).to_vector<float>(),
+                 expected = cached_attention(q.to(DType::f32), from_scaled_bytes(keys),
+                                             from_scaled_bytes(values), sequences, positions, table, options)
+                                .to_vector<float>();
+      ASSERT_EQ(found.size(), expected.size());
+      const double tolerance = c.dtype == DType::f32 ? 2e-5 : 2e-2;
+      for (std::size_t i = 0; i < found.size(); ++i)
+        ASSERT_NEAR(found[i], expected[i], tolerance) << to_string(device) << " features " << c.features;
+      EXPECT_THROW(
+          cached_attention(q, {keys.bytes, values.bytes}, values, sequences, positions, table, options),
+          ShapeError);
+    }
 }
 
 TEST_F(CachedAttention, RefusesWhatDoesNotFit) {

@@ -335,6 +335,53 @@ TEST_F(ModelFiles, AnEndBeforeTheEndLeavesNoFile) {
   EXPECT_TRUE(folder.files().empty());
 }
 
+// Matrices as rows of 256, so that all formats fit, through blocks of each: the changes are no larger than
+// those by the reference's rounding, and the model foresees a text as well (make_quantised_perplexity.py).
+// What is left is chance: rounding q6_k costs 0.4 % of the perplexity, and a little more or less with an
+// error that is smaller.
+TEST_F(ModelFiles, RoundingIsNoWorseThanTheReference) {
+  const auto golden = nlohmann::json::parse(read_text_file(HEARTH_GOLDEN_DIR "/quantised_perplexity.json"));
+  const std::size_t begin = golden["characters"][0], end = golden["characters"][1], window = golden["window"],
+                    count = golden["tokens"];
+  const std::string text = story_text(begin, end - begin);
+  const auto perplexity_of_folder = [&](const std::filesystem::path& path) {
+    const Model model = Model::load(path, exact);
+    const auto tokens = model.tokenizer().encode(text, {.add_special = false});
+    double sum = 0;
+    for (std::size_t first = 0; first < count; first += window) {
+      std::vector<TokenId> begun{model.tokenizer().special().bos.value()};
+      begun.insert(begun.end(), tokens.begin() + static_cast<std::ptrdiff_t>(first),
+                   tokens.begin() + static_cast<std::ptrdiff_t>(first + window));
+      sum += measure_perplexity(model, begun, {.window = static_cast<std::int64_t>(window) + 1}).mean;
+    }
+    return std::exp(sum * static_cast<double>(window) / static_cast<double>(count));
+  };
+  EXPECT_NEAR(perplexity_of_folder(stories / "f32") / golden["perplexity"].get<double>(), 1, 1e-5);
+
+  const TensorMap originals = load_safetensors(stories / "f32" / "model.safetensors");
+  const TemporaryFolder folder;
+  for (const char* name : {"config.json", "tokenizer.json", "tokenizer_config.json"})
+    std::filesystem::copy_file(stories / "f32" / name, folder / name);
+  for (const auto& [format, reference] : golden["formats"].items()) {
+    TensorMap tensors = originals;
+    double squares = 0, numbers = 0;
+    for (auto& [name, tensor] : tensors) {
+      if (tensor.ndim() != 2) continue;
+      const Tensor rows = tensor.reshape({-1, 256});
+      const Tensor rounded = dequantise(quantise(rows, dtype_from_name(format))).eval();
+      squares += sum(square((rounded - rows).to(DType::f64))).item();
+      numbers += static_cast<double>(element_count(rows.shape()));
+      tensor = rounded.reshape(tensor.shape());
+    }
+    save_safetensors(folder / "model.safetensors", tensors);
+    const double error = std::sqrt(squares / numbers) / reference["error"].get<double>(),
+                 perplexity = perplexity_of_folder(folder.path()) / reference["perplexity"].get<double>();
+    std::cout << format << ": error " << error << ", perplexity " << perplexity << " times the reference's\n";
+    EXPECT_LE(error, 1.002) << format;
+    EXPECT_LE(perplexity, 1.003) << format;
+  }
+}
+
 // ---- perplexity
 
 TEST_F(ModelFiles, PerplexityIsWhatItIsByDefinition) {
@@ -461,90 +508,6 @@ TEST_F(ModelFiles, ImportanceMakesQuantisedModelsNoWorse) {
     std::cout << type << ": weighed by importance, surprise changes by " << more.mean << " +- " << more.error
               << "\n";
     EXPECT_LE(more.mean, 2 * more.error) << type;
-  }
-}
-
-// Formats with sub-blocks in the plain way: each sub-block from its own extremes, without a search.
-struct PlainFormat {
-  DType type;
-  std::size_t sub_block;
-  int most;        // elements are in [0, most], or in [-most - 1, most] without offsets
-  int most_scale;  // scales and offsets likewise
-  bool has_offsets;
-};
-
-std::vector<float> rounded_plainly(std::vector<float> values, const PlainFormat& format) {
-  const std::size_t size = format.sub_block, subs = 256 / size;
-  const auto inverse = [](float x) { return x != 0 ? 1 / x : 0; };
-  for (std::size_t block = 0; block < values.size(); block += 256) {
-    std::vector<float> scales, offsets;
-    for (std::size_t s = 0; s < subs; ++s) {
-      const std::span<const float> part(values.data() + block + size * s, size);
-      const auto [low, high] = std::ranges::minmax(part);
-      const float extreme = -low > high ? low : high;
-      offsets.push_back(format.has_offsets ? -std::min(0.0f, low) : 0);
-      scales.push_back(format.has_offsets ? (high + offsets.back()) / static_cast<float>(format.most)
-                                          : extreme / static_cast<float>(-format.most - 1));
-    }
-    const auto stored = [&](const std::vector<float>& numbers) {
-      const float extreme =
-          *std::ranges::max_element(numbers, {}, [](float number) { return std::abs(number); });
-      const float step = float16(
-          extreme / static_cast<float>(format.has_offsets ? format.most_scale : -format.most_scale - 1));
-      std::vector<float> result;
-      for (const float number : numbers)
-        result.push_back(step *
-                         std::clamp(std::round(number * inverse(step)),
-                                    format.has_offsets ? 0.0f : static_cast<float>(-format.most_scale - 1),
-                                    static_cast<float>(format.most_scale)));
-      return result;
-    };
-    scales = stored(scales);
-    offsets = stored(offsets);
-    const float least = format.has_offsets ? 0.0f : static_cast<float>(-format.most - 1);
-    for (std::size_t i = 0; i < 256; ++i) {
-      float& value = values[block + i];
-      const float scale = scales[i / size], offset = offsets[i / size];
-      value = scale * std::clamp(std::round((value + offset) * inverse(scale)), least,
-                                 static_cast<float>(format.most)) -
-              offset;
-    }
-  }
-  return values;
-}
-
-// Rows are too short for blocks of 256, so the numbers are rounded as if several rows were one, and stored as
-// f32. Formats of 32 elements are rounded as the reference does (quantised_test); what a search gains there
-// is above. Not q6_k, where the search is worse on this model: in 7 of 8 ways to cut the weights into blocks
-// the plain way costs less, 0.0029 against 0.0047 of surprise per token, though its squared error is larger.
-TEST_F(ModelFiles, OurRoundingIsNoWorseThanThePlainOne) {
-  const TemporaryFolder folder;
-  export_gguf(stories / "f32", folder / "f32.gguf");
-  const GgufFile source(folder / "f32.gguf");
-  const auto write = [&](const char* name, const auto& round) {
-    std::vector<GgufTensorSpec> specs;
-    for (const auto& tensor : source.names()) specs.push_back({tensor, DType::f32, source.shape(tensor)});
-    GgufWriter writer(folder / name, source.metadata(), specs);
-    for (const auto& tensor : source.names()) {
-      std::vector<float> values = source.tensor(tensor).to_vector<float>();
-      if (source.shape(tensor).size() == 2) values = round(values);
-      writer.write(std::as_bytes(std::span(values)));
-    }
-    writer.commit();
-    return perplexity_of(folder / name, story_text(200000, 16000));
-  };
-  for (const PlainFormat& format :
-       {PlainFormat{DType::q2_k, 16, 3, 15, true}, PlainFormat{DType::q3_k, 16, 3, 31, false},
-        PlainFormat{DType::q4_k, 32, 15, 63, true}, PlainFormat{DType::q5_k, 32, 31, 63, true}}) {
-    const double plain =
-                     write("plain.gguf", [&](const auto&values) { return rounded_plainly(values, format); }),
-                 searched = write("searched.gguf", [&](const auto&values) {
-                   return dequantise(quantise(tensor<float>(values), format.type))
-                       .template to_vector<float>();
-                 });
-    std::cout << dtype_name(format.type) << ": perplexity " << plain << " plain, " << searched
-              << " by search\n";
-    EXPECT_LE(searched, plain) << dtype_name(format.type);
   }
 }
 

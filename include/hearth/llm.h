@@ -67,7 +67,7 @@ struct ModelConfig {
 struct LoadOptions {
   Device device = default_device();
   std::int64_t context = 0;                   // tokens of a sequence; 0: as the model, at most 4096
-  DType cache_dtype = DType::f16;             // of keys and values: f32, f16, bf16, on a CPU q8_0
+  DType cache_dtype = DType::f16;             // of keys and values: f32, f16, bf16, q8_0
   std::int64_t sequences = 1;                 // that have room in the cache, each of `context` tokens
   std::function<void(double)> progress = {};  // called with the part loaded
 };

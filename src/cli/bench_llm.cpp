@@ -37,12 +37,12 @@ struct BenchOptions {
   bool json = false;
 };
 
-// At one length of the sequence; medians.
+// At one length of the sequences; medians.
 struct Row {
   std::int64_t length;
-  double prompt_seconds;   // to take in all of it
-  double token_seconds;    // for one more
-  double bytes_per_token;  // that have to be read for it
+  double prompt_seconds;   // to take in a whole prompt
+  double token_seconds;    // of a step, by the tokens it gives: one for each sequence
+  double bytes_per_token;  // that have to be read for a step, likewise
 };
 
 double median(std::vector<double> values) {
@@ -70,14 +70,15 @@ double bytes_of(const Tensor& tensor) {
 }
 
 // All weights, but of an embedding that is not also the output only a row, and of experts those that are
-// used.
-double weight_bytes_per_token(const llm::Model& model) {
+// used, at most.
+double weight_bytes_per_step(const llm::Model& model, std::int64_t sequences) {
   const llm::Weights& weights = model.state()->weights;
   const llm::ModelConfig& c = model.config();
   double bytes = static_cast<double>(model.weight_bytes());
   if (weights.output.weight.variable() != weights.embedding.variable()) bytes -= bytes_of(weights.embedding);
   if (c.experts == 0) return bytes;
-  const double unused = 1 - static_cast<double>(c.experts_used) / static_cast<double>(c.experts);
+  const double unused = 1 - static_cast<double>(std::min(c.experts_used * sequences, c.experts)) /
+                                static_cast<double>(c.experts);
   for (const llm::LayerWeights& layer : weights.layers)
     for (const Tensor* experts : {&layer.experts.gate, &layer.experts.up, &layer.experts.down})
       bytes -= unused * bytes_of(*experts);
@@ -90,26 +91,33 @@ std::optional<Row> measure(const llm::Model& model, std::int64_t length, const B
   const auto vocabulary = static_cast<TokenId>(model.config().vocabulary);
   std::vector<TokenId> prompt;
   for (std::int64_t i = 0; i < length; ++i) prompt.push_back(static_cast<TokenId>(i * 7919 % vocabulary));
-  llm::Session session(model);
+  const std::int64_t sequences = options.model.load.sequences;
+  const auto count = static_cast<double>(sequences);
+  std::vector<llm::Session> sessions;
+  for (std::int64_t i = 0; i < sequences; ++i) sessions.emplace_back(model);
+  std::vector<llm::Session*> all;
+  for (llm::Session& session : sessions) all.push_back(&session);
   std::vector<double> prompt_seconds, token_seconds;
   for (int repeat = 0; repeat <= options.repeats; ++repeat) {
-    session.truncate(0);
+    for (llm::Session& session : sessions) session.truncate(0);
     auto start = Clock::now();
-    session.feed(prompt);
-    const double first = seconds_since(start);
+    for (llm::Session& session : sessions) session.feed(prompt);
+    const double first = seconds_since(start) / count;
     start = Clock::now();
-    for (std::int64_t i = 0; i < options.tokens; ++i)
-      session.feed({&prompt[static_cast<std::size_t>(i % length)], 1});
+    for (std::int64_t i = 0; i < options.tokens; ++i) {
+      const std::vector<TokenId> next{prompt[static_cast<std::size_t>(i % length)]};
+      llm::Session::feed_together(all, std::vector<std::vector<TokenId>>(all.size(), next));
+    }
     if (interrupt.requested()) return std::nullopt;
     if (repeat == 0) continue;  // plans are made and kernels compiled
     prompt_seconds.push_back(first);
-    token_seconds.push_back(seconds_since(start) / static_cast<double>(options.tokens));
+    token_seconds.push_back(seconds_since(start) / static_cast<double>(options.tokens) / count);
   }
-  const llm::ModelConfig& c = model.config();  // of the cache, pages that are not full are not read
-  const auto cached_token = static_cast<double>(
-      storage_bytes(model.state()->cache.keys[0].dtype(), 2 * c.layers * c.groups * c.head_size));
+  // Of the cache, pages that are not full are not read.
+  const double cached_token =
+      static_cast<double>(model.cache_bytes()) / static_cast<double>(model.state()->cache.keys[0].size(0));
   return Row{length, median(prompt_seconds), median(token_seconds),
-             weight_bytes_per_token(model) +
+             weight_bytes_per_step(model, sequences) / count +
                  cached_token * (static_cast<double>(length) + static_cast<double>(options.tokens) / 2)};
 }
 
@@ -135,11 +143,15 @@ void print_json(const llm::Model& model, const std::vector<Row>& rows, double ba
                     {"bytes_per_second", reached},
                     {"part_of_bandwidth", reached / bandwidth}});
   }
-  const nlohmann::json json{
-      {"model", model.config().name},       {"device", to_string(model.device())},
-      {"parameters", model.parameters()},   {"weight_bytes", model.weight_bytes()},
-      {"cache_bytes", model.cache_bytes()}, {"peak_bytes", memory_stats(model.device()).peak},
-      {"read_bandwidth", bandwidth},        {"rows", list}};
+  const nlohmann::json json{{"model", model.config().name},
+                            {"device", to_string(model.device())},
+                            {"parameters", model.parameters()},
+                            {"weight_bytes", model.weight_bytes()},
+                            {"cache_bytes", model.cache_bytes()},
+                            {"peak_bytes", memory_stats(model.device()).peak},
+                            {"read_bandwidth", bandwidth},
+                            {"sequences", model.state()->most_sequences},
+                            {"rows", list}};
   fmt::print("{}\n", json.dump(2));
 }
 
@@ -212,6 +224,11 @@ void add_bench(CLI::App& app, Action& action) {
       ->capture_default_str();
   command->add_option("-n,--tokens", options->tokens, "Tokens to generate after each")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
+      ->capture_default_str();
+  command
+      ->add_option("--sequences", options->model.load.sequences,
+                   "Sequences that grow at once, a token of each in a step; tokens/s are those of all")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 12))
       ->capture_default_str();
   command->add_option("--repeats", options->repeats, "Times; the median counts")
       ->check(CLI::Range(1, 1000))

@@ -94,7 +94,7 @@ void generate(DType type) {
   config.layers = 1;
   config.vocabulary = 4096;
   config.windows.resize(1);
-  for (const DType cache : {DType::f16, DType::bf16, DType::f32}) {
+  for (const DType cache : {DType::f16, DType::bf16, DType::f32, DType::q8_0}) {
     const llm::Model model = llm::make_random_model(
         config, {.type = type, .tied = true},
         {.device = default_device(), .context = 4096, .cache_dtype = cache, .sequences = 4});

@@ -59,9 +59,7 @@ void add_model_options(CLI::App& command, ModelOptions& options) {
   command
       .add_option("--ctx", options.load.context, "Tokens of context (default: as the model, at most 4096)")
       ->check(CLI::PositiveNumber);
-  command
-      .add_option("--cache-type,--cache", options.cache,
-                  "Type of keys and values: f16, bf16, f32, q8_0 (CPU)")
+  command.add_option("--cache-type,--cache", options.cache, "Type of keys and values: f16, bf16, f32, q8_0")
       ->check(CLI::IsMember({"f16", "bf16", "f32", "q8_0"}))
       ->capture_default_str();
 }

@@ -110,6 +110,9 @@ class CachedAttentionKernel final : public Kernel {
                  &table = step.inputs[5];
     if (!keys.contiguous() || !values.contiguous() || !table.contiguous())
       throw KernelError("[cached_attention] keys, values and table must be dense");
+    scaled_ = keys.dtype == DType::i8;
+    if (scaled_ && (!step.inputs[6].contiguous() || !step.inputs[7].contiguous()))
+      throw KernelError("[cached_attention] scales must be dense");
     constexpr std::int64_t most_features = 256;
     if (q.shape[2] > most_features)
       throw KernelError(
@@ -148,7 +151,7 @@ class CachedAttentionKernel final : public Kernel {
     const std::int64_t wanted = (4 * device.compute_units() + blocks_ - 1) / blocks_;
     shape_.splits =
         static_cast<int>(std::clamp<std::int64_t>(std::min(wanted, capacity / least_keys), 1, most_splits));
-    attend_ = device.function({"cached_attention", text(step), {}, 16}, "cached_attention");
+    attend_ = device.function({"cached_attention", text(step), {}, scaled_ ? 8u : 16u}, "cached_attention");
     if (shape_.splits > 1) combine_ = device.function({"cached_attention", text(step), {}}, "combine_splits");
   }
 
@@ -164,7 +167,8 @@ class CachedAttentionKernel final : public Kernel {
     void* const* in = arguments.inputs;
     void* const partial = shape_.splits > 1 ? arguments.scratch : nullptr;
     device_.launch(attend_, {.x = static_cast<unsigned>(blocks_ * shape_.splits), .threads = threads}, shape_,
-                   in[0], in[1], in[2], in[3], in[4], in[5], arguments.outputs[0], partial,
+                   in[0], in[1], in[2], scaled_ ? in[6] : nullptr, scaled_ ? in[7] : nullptr, in[3], in[4],
+                   in[5], arguments.outputs[0], partial,
                    Fault{device_.fault(), static_cast<std::uint64_t>(Op::cached_attention)});
     if (shape_.splits == 1) return;
     const auto elements = static_cast<std::uint64_t>(shape_.queries) *
@@ -181,10 +185,10 @@ class CachedAttentionKernel final : public Kernel {
     return fmt::format(
         "#include \"key_value_cache.h\"\n"
         "KERNEL_OF(256) void cached_attention(CachedAttentionShape shape, const {0}* q, const {1}* keys,\n"
-        "    const {1}* values, const i64* sequences, const i64* positions, const i64* table, {0}* out,\n"
-        "    f32* partial, Fault fault) {{\n"
-        "  cached::attend<{0}, {1}, {2}, {3}>(shape, q, keys, values, sequences, positions, table, out, "
-        "partial, fault);\n}}\n"
+        "    const {1}* values, const f16* key_scales, const f16* value_scales, const i64* sequences,\n"
+        "    const i64* positions, const i64* table, {0}* out, f32* partial, Fault fault) {{\n"
+        "  cached::attend<{0}, {1}, {2}, {3}>(shape, q, keys, values, key_scales, value_scales, sequences, "
+        "positions, table, out, partial, fault);\n}}\n"
         "KERNEL void combine_splits(CachedAttentionShape shape, const i64* positions, const f32* partial, "
         "{0}* out) {{\n"
         "  cached::combine(shape, positions, partial, out);\n}}\n",
@@ -193,6 +197,7 @@ class CachedAttentionKernel final : public Kernel {
 
   GpuDevice& device_;
   CachedAttentionShape shape_{};
+  bool scaled_ = false;  // bytes, with scales
   int heads_ = 1;
   std::int64_t blocks_ = 0;
   Function attend_, combine_;

@@ -68,14 +68,13 @@ Heads project_heads(const Tensor& x, const LayerWeights& w, const Tensor& positi
   return heads;
 }
 
-// Attention of many tokens at the end of one sequence, whose keys and values are gathered from the cache:
+// Attention of many tokens at the end of one sequence, all of whose keys and values are there:
 // (n, heads, features) in f32.
-Tensor attend_together(const Tensor& q, const Tensor& keys, const Tensor& values, const Tensor& history,
-                       double scale, std::int64_t window) {
+Tensor attend_together(const Tensor& q, const Tensor& keys, const Tensor& values, double scale,
+                       std::int64_t window) {
   const auto stacked = [](const Tensor& x) { return unsqueeze(x.transpose(0, 1), 0); };
-  const Tensor seen =
-      attention(stacked(q.to(keys.dtype())), stacked(take(keys, history, 0)),
-                stacked(take(values, history, 0)), {.causal = true, .window = window, .scale = scale});
+  const Tensor seen = attention(stacked(q.to(keys.dtype())), stacked(keys), stacked(values),
+                                {.causal = true, .window = window, .scale = scale});
   return squeeze(seen, {0}).transpose(0, 1).to(DType::f32);
 }
 
@@ -89,6 +88,10 @@ void store_scaled(Tensor& bytes, Tensor& scales, const Tensor& slots, const Tens
   const ScaledBytes rows = to_scaled_bytes(x);
   bytes.assign(store_rows(bytes, slots, rows.bytes));
   scales.assign(store_rows(scales, slots, rows.scales));
+}
+
+Tensor take_scaled(const Tensor& bytes, const Tensor& scales, const Tensor& slots) {
+  return from_scaled_bytes({take(bytes, slots, 0), take(scales, slots, 0)});
 }
 
 Tensor feed_forward(const Tensor& x, const FeedForward& w, const ModelConfig& c) {
@@ -143,15 +146,21 @@ Tensor decode(const ModelConfig& c, const Weights& weights, KeyValueCache& cache
                                          .page = cache.page};
     Tensor seen;
     if (!cache.key_scales.empty()) {
-      store_scaled(keys, cache.key_scales[layer], input.slots, heads.k);
-      store_scaled(values, cache.value_scales[layer], input.slots, heads.v);
-      seen = cached_attention(heads.q, {keys, cache.key_scales[layer]}, {values, cache.value_scales[layer]},
-                              input.sequences, input.positions, input.table, options);
+      Tensor &key_scales = cache.key_scales[layer], &value_scales = cache.value_scales[layer];
+      store_scaled(keys, key_scales, input.slots, heads.k);
+      store_scaled(values, value_scales, input.slots, heads.v);
+      seen = input.history.defined()
+                 ? attend_together(heads.q, take_scaled(keys, key_scales, input.history).to(DType::f16),
+                                   take_scaled(values, value_scales, input.history).to(DType::f16),
+                                   c.attention_scale, c.windows[layer])
+                 : cached_attention(heads.q, {keys, key_scales}, {values, value_scales}, input.sequences,
+                                    input.positions, input.table, options);
     } else {
       keys.assign(store_rows(keys, input.slots, heads.k));
       values.assign(store_rows(values, input.slots, heads.v));
       seen = input.history.defined()
-                 ? attend_together(heads.q, keys, values, input.history, c.attention_scale, c.windows[layer])
+                 ? attend_together(heads.q, take(keys, input.history, 0), take(values, input.history, 0),
+                                   c.attention_scale, c.windows[layer])
                  : cached_attention(heads.q, keys, values, input.sequences, input.positions, input.table,
                                     options);
     }
@@ -173,9 +182,8 @@ void move_tokens(const ModelConfig& c, const Weights& weights, KeyValueCache& ca
   for (std::size_t layer = 0; layer < weights.layers.size(); ++layer) {
     Tensor &keys = cache.keys[layer], &values = cache.values[layer];
     const bool scaled = !cache.key_scales.empty();
-    Tensor moved = take(keys, from, 0);
-    moved =
-        scaled ? from_scaled_bytes({moved, take(cache.key_scales[layer], from, 0)}) : moved.to(DType::f32);
+    Tensor moved =
+        scaled ? take_scaled(keys, cache.key_scales[layer], from) : take(keys, from, 0).to(DType::f32);
     Rotation rotation = rotation_of(c, weights, layer);
     rotation.scale = 1;  // they have been scaled
     if (rotation.frequencies.defined()) moved = rotate(moved, turns, rotation, c.rope_interleaved);

@@ -44,7 +44,7 @@ std::string advice_for(const MemoryPlan& plan, const LoadOptions& options, const
              (static_cast<double>(block_bytes(options.cache_dtype)) /
               static_cast<double>(block_elements(options.cache_dtype)));
     };
-    const bool has_q8_0 = options.device.kind == DeviceKind::cpu && model.head_size % scaled_run == 0;
+    const bool has_q8_0 = model.head_size % scaled_run == 0;
     for (const DType type : {DType::f16, DType::q8_0})
       if ((has_q8_0 || type != DType::q8_0) && needs(type) <= share && needs(type) < 1) {
         add(fmt::format("--cache-type {}", dtype_name(type)));

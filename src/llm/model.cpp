@@ -107,9 +107,6 @@ Model make_model(const ModelFile& file, const LoadOptions& options) {
   if (kept != DType::f32 && kept != DType::f16 && kept != DType::bf16 && kept != DType::q8_0)
     throw ValueError(
         fmt::format("[Model::load] a cache of {}; f32, f16, bf16 and q8_0 are possible", dtype_name(kept)));
-  if (kept == DType::q8_0 && options.device.kind != DeviceKind::cpu)
-    throw ValueError(fmt::format("[Model::load] a cache of q8_0 needs the CPU; on {} f16 is the smallest",
-                                 to_string(options.device)));
   if (kept == DType::q8_0 && file.config.head_size % scaled_run != 0)
     throw ValueError(
         fmt::format("[Model::load] a cache of q8_0 needs heads of a multiple of {}; they have {}", scaled_run,

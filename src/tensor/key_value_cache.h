@@ -36,7 +36,7 @@ inline constexpr std::int64_t scaled_run = 32;   // elements that share a scale
 ScaledBytes to_scaled_bytes(const Tensor& x);    // its last axis is a multiple of 32
 Tensor from_scaled_bytes(const ScaledBytes& x);  // f32
 
-// The same attention, on such keys and values. On a CPU only.
+// The same attention, on such keys and values.
 Tensor cached_attention(const Tensor& q, const ScaledBytes& keys, const ScaledBytes& values,
                         const Tensor& sequences, const Tensor& positions, const Tensor& table,
                         const CachedAttentionOptions& options);

@@ -80,12 +80,23 @@ DEVICE Packet<T, packet> features_of(const T* row, int feature, int features) {
   return values;
 }
 
+constexpr int run = 32;  // bytes that share a scale
+
+// What the numbers of a lane are multiples of. Only bytes have scales, and whole runs of features.
+template <class T>
+DEVICE f32 scale_of(const f16* scales, i64 row, int feature, int features) {
+  if constexpr (is_same<T, i8>)
+    return feature < features ? to_f32(scales[(row + feature) / run]) : 0.0f;
+  else
+    return 1;
+}
+
 // A block has HEADS heads of one group for one query and one split of its keys. LANES neighbouring lanes, a
 // team, take a key together. `partial`: (query, head, split, features + 2), or null where there is one split.
 template <class Q, class T, int HEADS, int LANES>
 DEVICE void attend(const CachedAttentionShape& shape, const Q* q, const T* keys, const T* values,
-                   const i64* sequences, const i64* positions, const i64* table, Q* out, f32* partial,
-                   const Fault& fault) {
+                   const f16* key_scales, const f16* value_scales, const i64* sequences, const i64* positions,
+                   const i64* table, Q* out, f32* partial, const Fault& fault) {
   constexpr int teams = threads / LANES, waves = threads / WAVE;
   __shared__ Running shared[waves][HEADS][LANES];
   const int per_group = shape.heads / shape.groups, head_blocks = (per_group + HEADS - 1) / HEADS;
@@ -129,6 +140,7 @@ DEVICE void attend(const CachedAttentionShape& shape, const Q* q, const T* keys,
   const i64 slot_size = (i64)shape.groups * shape.features;
   for (i64 base = begin; base < end; base += teams * ahead) {  // whole waves: lanes ask each other
     Packet<T, packet> key[ahead], value[ahead];
+    f32 key_scale[ahead], value_scale[ahead];
     bool counts[ahead];
 #pragma unroll
     for (int a = 0; a < ahead; ++a) {
@@ -141,6 +153,8 @@ DEVICE void attend(const CachedAttentionShape& shape, const Q* q, const T* keys,
           (stored ? page * shape.page + at % shape.page : 0) * slot_size + (i64)group * shape.features;
       key[a] = features_of(keys + row, feature, shape.features);
       value[a] = features_of(values + row, feature, shape.features);
+      key_scale[a] = scale_of<T>(key_scales, row, feature, shape.features);
+      value_scale[a] = scale_of<T>(value_scales, row, feature, shape.features);
     }
 #pragma unroll
     for (int h = 0; h < HEADS; ++h) {
@@ -152,6 +166,7 @@ DEVICE void attend(const CachedAttentionShape& shape, const Q* q, const T* keys,
 #pragma unroll
         for (int e = 0; e < packet; ++e)
           score[a] = ::fmaf(wanted[h][e], (f32)load(key[a].element[e]), score[a]);
+        score[a] *= key_scale[a];
 #pragma unroll
         for (int mask = LANES / 2; mask > 0; mask /= 2) score[a] += from_lane_xor(score[a], mask);
         if (shape.soft_cap > 0)
@@ -168,8 +183,9 @@ DEVICE void attend(const CachedAttentionShape& shape, const Q* q, const T* keys,
       for (int a = 0; a < ahead; ++a) {
         const f32 weight = counts[a] ? fast_exp2(score[a] - top) : 0.0f;
         r.total += weight;
+        const f32 scaled = weight * value_scale[a];
 #pragma unroll
-        for (int e = 0; e < packet; ++e) r.sum[e] = ::fmaf(weight, (f32)load(value[a].element[e]), r.sum[e]);
+        for (int e = 0; e < packet; ++e) r.sum[e] = ::fmaf(scaled, (f32)load(value[a].element[e]), r.sum[e]);
       }
     }
   }

@@ -139,8 +139,12 @@ struct Data {
 struct Print {
   ExpressionPtr value;
 };
+struct Branch {
+  ExpressionPtr test;
+  Block then;
+};
 struct If {
-  std::vector<std::pair<ExpressionPtr, Block>> branches;
+  std::vector<Branch> branches;
   Block otherwise;
 };
 struct For {

@@ -107,7 +107,7 @@ void Parser::if_statement(Block& into) {
   do {
     auto test = tuple(false);
     auto then = body({"elif", "else", "endif"});
-    node.branches.emplace_back(std::move(test), std::move(then));
+    node.branches.push_back({std::move(test), std::move(then)});
   } while (skip_name("elif"));
   if (take().text == "else") node.otherwise = body_and_end("endif");
   into.statements.push_back({line, std::move(node)});

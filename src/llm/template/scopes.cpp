@@ -102,13 +102,13 @@ class Analysis {
 
   // Each branch sees what was noted before the `if`, none sees another's names.
   void note_branches(const If& node, NameScope& scope) {
-    note(*node.branches[0].first, scope);
+    note(*node.branches[0].test, scope);
     NameScope then{scope.around, &scope}, elif{scope.around, &scope}, otherwise{scope.around, &scope};
-    for (const auto& statement : node.branches[0].second.statements) note(statement, then);
+    for (const auto& statement : node.branches[0].then.statements) note(statement, then);
     for (std::size_t i = 1; i < node.branches.size(); ++i) {
-      note(*node.branches[i].first, elif);
+      note(*node.branches[i].test, elif);
       NameScope branch{scope.around, &elif};
-      for (const auto& statement : node.branches[i].second.statements) note(statement, branch);
+      for (const auto& statement : node.branches[i].then.statements) note(statement, branch);
       elif.merge(branch);
     }
     for (const auto& statement : node.otherwise.statements) note(statement, otherwise);
