@@ -26,9 +26,9 @@ void dig(Puzzle& puzzle, int clues, RandomSource& random) {
   std::array<std::uint8_t, 81> order{};
   std::iota(order.begin(), order.end(), std::uint8_t{0});
   random.shuffle(std::span<std::uint8_t>(order));
-  int left = clue_count(puzzle.clues);
+  int remaining = clue_count(puzzle.clues);
   for (const auto cell : order) {
-    if (left <= clues) break;
+    if (remaining <= clues) break;
     const std::uint8_t digit = puzzle.clues[cell];
     if (digit == 0) continue;
     puzzle.clues[cell] = 0;
@@ -42,7 +42,7 @@ void dig(Puzzle& puzzle, int clues, RandomSource& random) {
     if (needed)
       puzzle.clues[cell] = digit;
     else
-      --left;
+      --remaining;
   }
 }
 
