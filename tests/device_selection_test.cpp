@@ -77,8 +77,8 @@ TEST(SelectDevice, ByAddressAndArchitecture) {
 }
 
 TEST(SelectDevice, AWrongNameListsWhatThereIs) {
-  for (const char* name :
-       {"", "abacus", "rocm:", "rocm:x", "rocm:-1", "cuda:256", "cpu:1", "gpu:0", "3:00.0"}) {
+  for (const char* name : {"", "abacus", "rocm:", "rocm:x", "rocm:-1", "cuda:256", "cpu:1", "gpu:0", "3:00.0",
+                           "03:00.8", "03-00.0", "0g:00.0", "00:03:00.0"}) {
     const std::string text = message(name);
     EXPECT_TRUE(text.starts_with("value: ")) << name << ": " << text;
     EXPECT_NE(text.find("rocm:1 (Some GPU, gfx1100, at 0000:03:00.0)"), std::string::npos) << text;

@@ -7,7 +7,6 @@
 #include <cctype>
 #include <charconv>
 #include <optional>
-#include <regex>
 
 #include "hearth/error.h"
 
@@ -43,6 +42,17 @@ std::optional<Device> first(const Infos& gpus, const Predicate& wanted) {
 
 std::optional<Device> first_discrete(const Infos& gpus) {
   return first(gpus, [](const DeviceInfo& gpu) { return !gpu.integrated; });
+}
+
+// "03:00.0" or "0000:03:00.0", in lower case: domain, bus, slot and function.
+bool is_pci_address(std::string_view text) {
+  constexpr std::string_view form = "0000:00:00.7";
+  if (text.size() != 7 && text.size() != form.size()) return false;
+  const std::string_view expected = form.substr(form.size() - text.size());
+  return std::equal(text.begin(), text.end(), expected.begin(), [](char c, char at) {
+    if (at == '0') return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+    return at == '7' ? c >= '0' && c <= '7' : c == at;
+  });
 }
 
 // "rocm", "cuda:1".
@@ -84,8 +94,7 @@ Device select_device(std::string_view name, const DeviceChoices& choices) {
                 gpus);
     return first_discrete(gpus).value_or(gpus.front().device);
   }
-  static const std::regex pci("([0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\\.[0-7]");
-  if (std::regex_match(wanted, pci)) {
+  if (is_pci_address(wanted)) {
     const std::string address = wanted.size() == 7 ? "0000:" + wanted : wanted;
     if (const auto found = first(gpus, [&](const DeviceInfo& gpu) { return gpu.pci_address == address; }))
       return *found;

@@ -10,7 +10,7 @@
 namespace hearth::hrm {
 namespace {
 
-constexpr double width = 860, left = 64, right = 170, panel_height = 220, gap = 58, top = 40;
+constexpr double width = 860, left_margin = 64, right_margin = 170, panel_height = 220, gap = 58, top = 40;
 constexpr std::array colours{"#1f77b4", "#d62728", "#2ca02c", "#ff7f0e", "#9467bd", "#8c564b"};
 
 struct Range {
@@ -54,7 +54,7 @@ Range range_of(const std::vector<Curve>& curves, Coordinate coordinate) {
 }
 
 void draw_panel(std::string& svg, const Panel& panel, double y0) {
-  const double plot_width = width - left - right;
+  const double plot_width = width - left_margin - right_margin;
   Range steps = range_of(panel.curves, [](const auto& p) { return p.first; });
   steps.low = std::min(steps.low, 0.0);
   Range values{0, 1};
@@ -62,18 +62,19 @@ void draw_panel(std::string& svg, const Panel& panel, double y0) {
     values = range_of(panel.curves, [](const auto& p) { return p.second; });
     values.low = std::min(values.low, 0.0);
   }
-  const auto x_at = [&](double step) { return left + steps.share(step) * plot_width; };
+  const auto x_at = [&](double step) { return left_margin + steps.share(step) * plot_width; };
   const auto y_at = [&](double value) { return y0 + (1 - values.share(value)) * panel_height; };
 
-  svg +=
-      fmt::format("<text x='{}' y='{}' font-weight='bold'>{}</text>\n", left, y0 - 10, escaped(panel.title));
-  svg += fmt::format("<rect x='{}' y='{}' width='{}' height='{}' fill='none' stroke='#999'/>\n", left, y0,
-                     plot_width, panel_height);
+  svg += fmt::format("<text x='{}' y='{}' font-weight='bold'>{}</text>\n", left_margin, y0 - 10,
+                     escaped(panel.title));
+  svg += fmt::format("<rect x='{}' y='{}' width='{}' height='{}' fill='none' stroke='#999'/>\n", left_margin,
+                     y0, plot_width, panel_height);
   for (const double tick : ticks(values)) {
-    svg += fmt::format("<line x1='{}' y1='{:.1f}' x2='{}' y2='{:.1f}' stroke='#ddd'/>\n", left, y_at(tick),
-                       left + plot_width, y_at(tick));
-    svg += fmt::format("<text x='{}' y='{:.1f}' text-anchor='end'>{}</text>\n", left - 6, y_at(tick) + 4,
-                       panel.shares ? fmt::format("{:.0f} %", tick * 100) : fmt::format("{:g}", tick));
+    svg += fmt::format("<line x1='{}' y1='{:.1f}' x2='{}' y2='{:.1f}' stroke='#ddd'/>\n", left_margin,
+                       y_at(tick), left_margin + plot_width, y_at(tick));
+    svg +=
+        fmt::format("<text x='{}' y='{:.1f}' text-anchor='end'>{}</text>\n", left_margin - 6, y_at(tick) + 4,
+                    panel.shares ? fmt::format("{:.0f} %", tick * 100) : fmt::format("{:g}", tick));
   }
   for (const double tick : ticks(steps))
     svg += fmt::format("<text x='{:.1f}' y='{}' text-anchor='middle'>{:g}</text>\n", x_at(tick),
@@ -87,7 +88,7 @@ void draw_panel(std::string& svg, const Panel& panel, double y0) {
     svg +=
         fmt::format("<polyline points='{}' fill='none' stroke='{}' stroke-width='1.5'/>\n", points, colour);
     const double y = y0 + 14 + 18 * static_cast<double>(i);
-    svg += fmt::format("<text x='{}' y='{}' fill='{}'>{}</text>\n", width - right + 10, y, colour,
+    svg += fmt::format("<text x='{}' y='{}' fill='{}'>{}</text>\n", width - right_margin + 10, y, colour,
                        escaped(curve.name));
   }
 }
@@ -100,7 +101,7 @@ std::string svg_plot(const std::string& title, const std::vector<Panel>& panels)
       "<svg xmlns='http://www.w3.org/2000/svg' width='{0}' height='{1}' viewBox='0 0 {0} {1}' "
       "font-family='sans-serif' font-size='12'>\n<rect width='100%' height='100%' fill='white'/>\n"
       "<text x='{2}' y='20' font-size='15'>{3}</text>\n",
-      width, height, left, escaped(title));
+      width, height, left_margin, escaped(title));
   for (std::size_t i = 0; i < panels.size(); ++i)
     draw_panel(svg, panels[i], top + 20 + (panel_height + gap) * static_cast<double>(i));
   return svg + "</svg>\n";

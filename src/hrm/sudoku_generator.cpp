@@ -10,13 +10,13 @@ namespace hearth::hrm {
 namespace {
 
 // A search that meets more is given up: some grids with few clues have solutions by the million.
-constexpr int most_guesses = 2000;
+constexpr int guess_limit = 2000;
 // Puzzles of one walk of climb or thin, `iterations` changes apart.
 constexpr std::uint64_t walk_length = 16;
 
 Grid random_solution(RandomSource& random) {
   SudokuSearch search;
-  do search.run(1, &random, most_guesses);
+  do search.run(1, &random, guess_limit);
   while (search.solutions() == 0);
   return search.solution();
 }
@@ -36,8 +36,8 @@ void dig(Puzzle& puzzle, int clues, RandomSource& random) {
     SudokuSearch other;
     bool needed = false;
     if (other.set(puzzle.clues) && other.forbid(cell, digit)) {
-      other.run(1, nullptr, most_guesses);
-      needed = other.solutions() > 0 || other.guesses() >= most_guesses;
+      other.run(1, nullptr, guess_limit);
+      needed = other.solutions() > 0 || other.guesses() >= guess_limit;
     }
     if (needed)
       puzzle.clues[cell] = digit;
@@ -67,20 +67,20 @@ Puzzle changed(const Puzzle& puzzle, RandomSource& random) {
   }
   SudokuSearch search;
   search.set(next.clues);
-  search.run(1, &random, most_guesses);
+  search.run(1, &random, guess_limit);
   if (search.solutions() == 0) return puzzle;
   next.solution = search.solution();
   // Clues until there is one solution again: where the solution found last differs from the one wanted.
   for (;;) {
     SudokuSearch two;
     two.set(next.clues);
-    two.run(2, &random, most_guesses);
+    two.run(2, &random, guess_limit);
     if (two.solutions() < 2) break;
     Grid other = two.solution();
     if (other == next.solution) {
       SudokuSearch again;
       again.set(next.clues);
-      do again.run(1, &random, most_guesses);
+      do again.run(1, &random, guess_limit);
       while (again.solutions() == 0 || again.solution() == next.solution);
       other = again.solution();
     }

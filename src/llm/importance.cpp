@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::string_view squares_suffix = ".in_sum2", counts_suffix = ".counts";
 
-constexpr std::size_t rows_at_once = 64;
+constexpr std::size_t tokens_at_once = 64;
 
 std::vector<Projection*> projections_of(Weights& weights) {
   std::vector<Projection*> list;
@@ -97,8 +97,8 @@ Importance measure_importance(const Model& model, std::span<const TokenId> token
     const auto part = tokens.subspan(done, std::min(tokens.size() - done, static_cast<std::size_t>(chunk)));
     session.truncate(0);
     // All of them are scored, so that the output is measured too; few at a time, for scores are large.
-    for (std::size_t at = 0; at < part.size(); at += rows_at_once)
-      session.feed_all(part.subspan(at, std::min(part.size() - at, rows_at_once)));
+    for (std::size_t at = 0; at < part.size(); at += tokens_at_once)
+      session.feed_all(part.subspan(at, std::min(part.size() - at, tokens_at_once)));
     ++importance.chunks;
     done += part.size();
     if (progress && !progress(static_cast<std::int64_t>(done))) break;

@@ -13,16 +13,16 @@
 namespace hearth {
 namespace {
 
-struct Sizes {
+struct AttentionSizes {
   std::int64_t batch, heads, groups, queries, keys, features, values;
 };
 
-Sizes check(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
+AttentionSizes check(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
   for (const Tensor* x : {&q, &k, &v}) check_floating(*x, "attention");
   if (q.ndim() != 4 || k.ndim() != 4 || v.ndim() != 4)
     throw ShapeError(fmt::format("[attention] needs q (B, H, T, D), k and v (B, G, S, D), got {}, {} and {}",
                                  to_string(q.shape()), to_string(k.shape()), to_string(v.shape())));
-  const Sizes s{q.size(0), q.size(1), k.size(1), q.size(2), k.size(2), q.size(3), v.size(3)};
+  const AttentionSizes s{q.size(0), q.size(1), k.size(1), q.size(2), k.size(2), q.size(3), v.size(3)};
   if (k.size(0) != s.batch || k.size(3) != s.features)
     throw ShapeError(
         fmt::format("[attention] k {} does not fit q {}", to_string(k.shape()), to_string(q.shape())));
@@ -74,7 +74,7 @@ Tensor visible_by_position(const Tensor& q, std::int64_t queries, std::int64_t k
 }
 
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
-  const Sizes s = check(q, k, v, options);
+  const AttentionSizes s = check(q, k, v, options);
   const DType dtype = promote(promote(q.dtype(), k.dtype()), v.dtype());
   const Shape result_shape{s.batch, s.heads, s.queries, s.values};
   if (s.keys == 0) {

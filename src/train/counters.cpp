@@ -2,6 +2,7 @@
 #include "train/counters.h"
 
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <string>
 
 namespace hearth::train {

@@ -1,7 +1,7 @@
 // Where a training run stands, apart from its tensors; a checkpoint holds it as JSON.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <vector>
 

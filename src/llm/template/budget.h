@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <string>
 
-#include "hearth/chat_template.h"
+#include "hearth/template_error.h"
 
 namespace hearth::jinja {
 

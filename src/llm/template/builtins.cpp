@@ -17,7 +17,7 @@ Index index(std::initializer_list<std::span<const Builtin>> tables) {
   return out;
 }
 
-const Builtin* find(const Index& index, std::string_view name) {
+const Builtin* look_up(const Index& index, std::string_view name) {
   const auto found = index.find(name);
   return found == index.end() ? nullptr : found->second;
 }
@@ -26,17 +26,17 @@ const Builtin* find(const Index& index, std::string_view name) {
 
 const Builtin* find_filter(std::string_view name) {
   static const Index all = index({text_filters(), sequence_filters(), lookup_filters(), value_filters()});
-  return find(all, name);
+  return look_up(all, name);
 }
 
 const Builtin* find_test(std::string_view name) {
   static const Index all = index({tests()});
-  return find(all, name);
+  return look_up(all, name);
 }
 
 const Builtin* find_global(std::string_view name) {
   static const Index all = index({globals()});
-  return find(all, name);
+  return look_up(all, name);
 }
 
 const Builtin* find_method(const Value& subject, std::string_view name) {
@@ -45,13 +45,13 @@ const Builtin* find_method(const Value& subject, std::string_view name) {
   switch (subject.kind()) {
     case Value::Kind::text:
     case Value::Kind::markup:
-      return find(texts, name);
+      return look_up(texts, name);
     case Value::Kind::list:
-      return find(lists, name);
+      return look_up(lists, name);
     case Value::Kind::tuple:
-      return find(tuples, name);
+      return look_up(tuples, name);
     case Value::Kind::dict:
-      return find(dicts, name);
+      return look_up(dicts, name);
     default:
       return nullptr;
   }

@@ -15,7 +15,7 @@ struct OperatorRow {
   std::size_t level;  // those of a higher level bind tighter; between the first two levels stands `~`
   BinaryOperator op;
 };
-constexpr std::size_t tilde_level = 1, levels = 4;
+constexpr std::size_t tilde_level = 1, level_count = 4;
 constexpr std::array<OperatorRow, 7> operators = {{{"+", 0, BinaryOperator::add},
                                                    {"-", 0, BinaryOperator::subtract},
                                                    {"*", 2, BinaryOperator::multiply},
@@ -130,7 +130,7 @@ ExpressionPtr Parser::comparison() {
 
 // All these operators group from the left, ** as well.
 ExpressionPtr Parser::arithmetic(std::size_t level) {
-  if (level == levels) return unary();
+  if (level == level_count) return unary();
   auto line = current().line;
   auto left = arithmetic(level + 1);
   if (level == tilde_level) {

@@ -15,10 +15,6 @@
 namespace hearth::jinja {
 namespace {
 
-constexpr auto npos = std::string_view::npos;
-
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
 // repr() with everything but ASCII escaped, as ascii() has it.
 std::string ascii_repr(Interpreter& in, const Value& value) {
   const std::string text = to_repr(in, value);

@@ -7,11 +7,10 @@
 
 #include "base/unicode.h"
 #include "llm/template/numbers.h"
+#include "llm/template/text.h"
 
 namespace hearth::jinja {
 namespace {
-
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 std::size_t parse_count(std::string_view& text) {
   std::size_t value = 0;

@@ -151,7 +151,7 @@ Value joiner(Interpreter&, const Value&, const Bound& arguments) {
   return std::make_shared<Joiner>(arguments[0] ? *arguments[0] : Value(", "));
 }
 
-constexpr Builtin table[] = {
+constexpr Builtin global_table[] = {
     {"cycler", {"*"}, cycler},
     {"dict", {"*"}, dict},
     {"joiner", {"sep?"}, joiner},
@@ -163,6 +163,6 @@ constexpr Builtin table[] = {
 
 }  // namespace
 
-std::span<const Builtin> globals() { return table; }
+std::span<const Builtin> globals() { return global_table; }
 
 }  // namespace hearth::jinja

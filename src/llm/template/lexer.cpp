@@ -13,14 +13,11 @@
 namespace hearth::jinja {
 namespace {
 
-constexpr auto npos = std::string_view::npos;
-
 // Longer ones first.
 constexpr std::array<std::string_view, 26> symbols = {"//", "**", "==", "!=", ">=", "<=", "+", "-", "/",
                                                       "*",  "%",  "~",  "[",  "]",  "(",  ")", "{", "}",
                                                       ">",  "<",  "=",  ".",  ":",  "|",  ",", ";"};
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_hexadecimal(char c) { return is_digit(c) || ((c | 0x20) >= 'a' && (c | 0x20) <= 'f'); }
 
 // Every line end as \n, and one at the very end gone.

@@ -223,7 +223,7 @@ Value attribute(Interpreter& in, const Value& subject, const Bound& arguments) {
   return Value::undefined(fmt::format("'{} object' has no attribute {}", subject.type_name(), quote(name)));
 }
 
-constexpr Builtin table[] = {
+constexpr Builtin lookup_table[] = {
     {"attr", {"name"}, attribute},
     {"dictsort", {"case_sensitive?", "by?", "reverse?"}, dict_sort},
     {"groupby", {"attribute", "default?", "case_sensitive?"}, group_by},
@@ -240,6 +240,6 @@ constexpr Builtin table[] = {
 
 }  // namespace
 
-std::span<const Builtin> lookup_filters() { return table; }
+std::span<const Builtin> lookup_filters() { return lookup_table; }
 
 }  // namespace hearth::jinja

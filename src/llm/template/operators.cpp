@@ -15,7 +15,7 @@
 namespace hearth::jinja {
 namespace {
 
-constexpr std::string_view symbols[] = {"+", "-", "*", "/", "//", "%", "** or pow()"};
+constexpr std::string_view operator_names[] = {"+", "-", "*", "/", "//", "%", "** or pow()"};
 constexpr std::string_view order_symbols[] = {"==", "!=", "<", "<=", ">", ">="};
 
 [[noreturn]] void fail_operands(BinaryOperator op, const Value& a, const Value& b) {
@@ -25,7 +25,7 @@ constexpr std::string_view order_symbols[] = {"==", "!=", "<", "<=", ">", ">="};
     throw Failure(fmt::format("can only concatenate {} (not \"{}\") to {}", a.type_name(), b.type_name(),
                               a.type_name()));
   throw Failure(fmt::format("unsupported operand type(s) for {}: '{}' and '{}'",
-                            symbols[static_cast<std::size_t>(op)], a.type_name(), b.type_name()));
+                            operator_names[static_cast<std::size_t>(op)], a.type_name(), b.type_name()));
 }
 
 // -1, 0 or 1; 2 where one of them is not a number.

@@ -10,7 +10,7 @@
 namespace hearth::jinja {
 namespace {
 
-constexpr std::size_t most_arguments = 255;
+constexpr std::size_t most_parameters = 255;
 constexpr std::array<std::string_view, 6> reserved = {"true", "false", "none", "True", "False", "None"};
 constexpr std::array<std::string_view, 6> unsupported = {"block",  "extends", "include",
                                                          "import", "from",    "autoescape"};
@@ -245,7 +245,7 @@ Signature Parser::signature() {
     if (is_one_of(reserved, name)) fail(line, "can't assign to 'name'");
     if (std::find(out.parameters.begin(), out.parameters.end(), intern(name)) != out.parameters.end())
       fail(line, fmt::format("duplicate argument {} in macro definition", quote(name)));
-    if (out.parameters.size() == most_arguments) fail(line, "too many parameters");
+    if (out.parameters.size() == most_parameters) fail(line, "too many parameters");
     if (skip_symbol("="))
       out.defaults.push_back(expression());
     else if (!out.defaults.empty())

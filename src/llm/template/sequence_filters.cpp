@@ -136,7 +136,7 @@ Value sum(Interpreter& in, const Value& subject, const Bound& arguments) {
   return total;
 }
 
-constexpr Builtin table[] = {
+constexpr Builtin sequence_table[] = {
     {"batch", {"linecount", "fill_with?"}, batch},
     {"count", {}, length_filter},
     {"first", {}, first},
@@ -152,6 +152,6 @@ constexpr Builtin table[] = {
 
 }  // namespace
 
-std::span<const Builtin> sequence_filters() { return table; }
+std::span<const Builtin> sequence_filters() { return sequence_table; }
 
 }  // namespace hearth::jinja

@@ -43,7 +43,7 @@ Value is_divisible(Interpreter& in, const Value& subject, const Bound& arguments
 }
 
 template <bool (*Is)(char32_t)>
-Value is_case(Interpreter& in, const Value& subject, const Bound&) {
+Value has_case(Interpreter& in, const Value& subject, const Bound&) {
   return all_cased(to_text(in, subject), Is);
 }
 
@@ -74,7 +74,7 @@ Value is_test(Interpreter&, const Value& subject, const Bound&) {
   return subject.is_text() && find_test(subject.text()) != nullptr;
 }
 
-constexpr Builtin table[] = {
+constexpr Builtin test_table[] = {
     {"!=", {"$other"}, compares<Comparison::not_equal>},
     {"<", {"$other"}, compares<Comparison::less>},
     {"<=", {"$other"}, compares<Comparison::less_equal>},
@@ -100,7 +100,7 @@ constexpr Builtin table[] = {
     {"iterable", {}, is_iterable},
     {"le", {"$other"}, compares<Comparison::less_equal>},
     {"lessthan", {"$other"}, compares<Comparison::less>},
-    {"lower", {}, is_case<unicode::is_lower>},
+    {"lower", {}, has_case<unicode::is_lower>},
     {"lt", {"$other"}, compares<Comparison::less>},
     {"mapping", {}, is_kind<&Value::is_dict>},
     {"ne", {"$other"}, compares<Comparison::not_equal>},
@@ -113,11 +113,11 @@ constexpr Builtin table[] = {
     {"test", {}, is_test},
     {"true", {}, is_truth_value<true>},
     {"undefined", {}, is_kind<&Value::is_undefined>},
-    {"upper", {}, is_case<unicode::is_upper>},
+    {"upper", {}, has_case<unicode::is_upper>},
 };
 
 }  // namespace
 
-std::span<const Builtin> tests() { return table; }
+std::span<const Builtin> tests() { return test_table; }
 
 }  // namespace hearth::jinja

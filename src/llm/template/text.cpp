@@ -11,8 +11,6 @@
 namespace hearth::jinja {
 namespace {
 
-constexpr auto npos = std::string_view::npos;
-
 std::size_t last_begin(std::string_view text, std::size_t end) {
   do --end;
   while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80);

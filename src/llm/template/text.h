@@ -10,6 +10,9 @@
 namespace hearth::jinja {
 
 constexpr std::size_t no_limit = static_cast<std::size_t>(-1);
+constexpr std::size_t npos = std::string_view::npos;
+
+inline bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 enum class Side { left, right, both };
 // Without the code points of `chars` at its ends, or without white space.

@@ -15,7 +15,7 @@ namespace {
 
 // Filters that are methods of str, for values of any kind.
 template <std::string (*Change)(std::string_view)>
-Value change_case(Interpreter& in, const Value& subject, const Bound&) {
+Value in_case(Interpreter& in, const Value& subject, const Bound&) {
   const Value text = to_soft_text(in, subject);
   return in.new_text(Change(text.text()), text.is_markup());
 }
@@ -205,22 +205,22 @@ Value xml_attributes(Interpreter& in, const Value& subject, const Bound& argumen
   return in.new_text(with_space && !out.empty() ? " " + out : out);
 }
 
-constexpr Builtin table[] = {
-    {"capitalize", {}, change_case<unicode::capitalize>},
+constexpr Builtin text_filter_table[] = {
+    {"capitalize", {}, in_case<unicode::capitalize>},
     {"center", {"width?"}, center},
     {"e", {}, escape_filter},
     {"escape", {}, escape_filter},
     {"forceescape", {}, force_escape},
     {"format", {"*"}, format_filter},
     {"indent", {"width?", "first?", "blank?"}, indent},
-    {"lower", {}, change_case<unicode::to_lower>},
+    {"lower", {}, in_case<unicode::to_lower>},
     {"replace", {"old", "new", "count?"}, replace_filter},
     {"safe", {}, safe},
     {"string", {}, string},
     {"title", {}, title},
     {"trim", {"chars?"}, trim},
     {"truncate", {"length?", "killwords?", "end?", "leeway?"}, truncate},
-    {"upper", {}, change_case<unicode::to_upper>},
+    {"upper", {}, in_case<unicode::to_upper>},
     {"urlencode", {}, url_encode},
     {"wordcount", {}, word_count},
     {"xmlattr", {"autospace?"}, xml_attributes},
@@ -228,6 +228,6 @@ constexpr Builtin table[] = {
 
 }  // namespace
 
-std::span<const Builtin> text_filters() { return table; }
+std::span<const Builtin> text_filters() { return text_filter_table; }
 
 }  // namespace hearth::jinja

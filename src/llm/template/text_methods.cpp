@@ -13,8 +13,6 @@
 namespace hearth::jinja {
 namespace {
 
-constexpr auto npos = std::string_view::npos;
-
 std::size_t as_limit(Integer count) {
   return count < 0 || count > static_cast<Integer>(no_limit) ? no_limit : static_cast<std::size_t>(count);
 }
@@ -250,7 +248,7 @@ Value is_title_method(Interpreter&, const Value& subject, const Bound&) {
   return found;
 }
 
-constexpr Builtin table[] = {
+constexpr Builtin text_method_table[] = {
     {"capitalize", {}, change_case<unicode::capitalize>},
     {"center", {"$width", "$fillchar?"}, justify<'^'>},
     {"count", {"$sub", "$start?", "$end?"}, count_method},
@@ -297,7 +295,7 @@ constexpr Builtin table[] = {
 
 }  // namespace
 
-std::span<const Builtin> text_methods() { return table; }
+std::span<const Builtin> text_methods() { return text_method_table; }
 
 bool all_cased(std::string_view text, bool (*is)(char32_t)) {
   bool found = false;

@@ -121,7 +121,7 @@ Value file_size(Interpreter&, const Value& subject, const Bound& arguments) {
   return fmt::format("{:.1f} {}{}", base * bytes / unit, letters[i], arguments.flag(0) ? "iB" : "B");
 }
 
-constexpr Builtin table[] = {
+constexpr Builtin value_table[] = {
     {"abs", {}, absolute},
     {"d", {"default_value?", "boolean?"}, default_value},
     {"default", {"default_value?", "boolean?"}, default_value},
@@ -134,6 +134,6 @@ constexpr Builtin table[] = {
 
 }  // namespace
 
-std::span<const Builtin> value_filters() { return table; }
+std::span<const Builtin> value_filters() { return value_table; }
 
 }  // namespace hearth::jinja
