@@ -249,5 +249,30 @@ TEST(Reasoner, SequencesThatLeaveTheBatchDoNotChangeTheOthers) {
   test::expect_error<ValueError>([&] { reasoner.run(tokens); }, {"token 11"});
 }
 
+TEST(Solve, EverySegmentOfEveryPuzzleIsSeen) {
+  HrmConfig config = sudoku_config();
+  config.features = 16;
+  config.unit_features = 4;
+  config.precision = DType::f32;
+  manual_seed(3);
+  Reasoner reasoner(std::make_shared<Hrm>(config));
+  const Puzzle puzzle = make_puzzle({.clues_from = 60, .clues_to = 60}, 1, 0);
+  const std::vector<Grid> puzzles{puzzle.clues, Grid{}, puzzle.clues};
+  std::vector<std::vector<Grid>> seen(puzzles.size());
+  SolveOptions options{.most_segments = 3, .attempts = 2, .batch = 2};
+  options.on_segment = [&](std::size_t number, std::int64_t segment, const Grid& grid, float) {
+    seen[number].push_back(grid);
+    EXPECT_EQ(segment, static_cast<std::int64_t>(seen[number].size()));
+  };
+  const auto results = solve(reasoner, puzzles, options);
+  for (std::size_t i = 0; i < puzzles.size(); ++i) {
+    EXPECT_EQ(seen[i].size(), 3u) << i;  // of the first of two attempts
+    EXPECT_EQ(results[i].segments, 6);
+    EXPECT_FALSE(results[i].solved);
+  }
+  EXPECT_EQ(seen[0], seen[2]);
+  EXPECT_NE(seen[0], seen[1]);
+}
+
 }  // namespace
 }  // namespace hearth::hrm

@@ -175,6 +175,31 @@ TEST(HrmTrainingOptions, RefusesWhatCannotBe) {
   expect_error<ValueError>([&] { train(options, easy_puzzles()); }, {"features"});
 }
 
+TEST(HrmTrainingOptions, TheProgramSeesEveryLineAndMayEndTheRun) {
+  const TemporaryFolder folder;
+  TrainOptions options = tiny(folder.path());
+  std::vector<double> seen;
+  options.on_line = [&](const TrainLine& line) {
+    seen.push_back(line.loss);
+    return line.step < 6;
+  };
+  const TrainResult stopped = train(options, easy_puzzles());
+  EXPECT_EQ(stopped.ending, train::Ending::stopped);
+  EXPECT_EQ(stopped.steps, 6);
+  EXPECT_EQ(seen, losses(stopped));
+  options.on_line = {};
+  options.resume = train::Resume::required;
+  EXPECT_EQ(losses(train(options, easy_puzzles())), losses(train(tiny(), easy_puzzles())));
+}
+
+TEST(HrmTrainingOptions, FreshPuzzlesAreScored) {
+  Reasoner reasoner(std::make_shared<Hrm>(tiny_config()));
+  const Figures figures = sudoku_evaluation(2)(reasoner);
+  ASSERT_EQ(figures.size(), 4u);
+  EXPECT_EQ(figures[0].first, "30-34 clues");
+  EXPECT_EQ(figures[0].second, 0);  // nothing was learned
+}
+
 TEST(HrmTrainingOptions, ACheckpointOfAnotherSetUpIsRefused) {
   const TemporaryFolder folder;
   train(tiny(folder.path()), easy_puzzles());

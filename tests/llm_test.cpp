@@ -7,6 +7,7 @@
 
 #include "hearth/hearth.h"
 #include "hearth/llm.h"
+#include "llm/model.h"
 #include "test_devices.h"
 
 namespace hearth::llm {
@@ -112,6 +113,34 @@ TEST_F(RealModels, ManyTokensTogether) {
     const Model plain = Model::load(models / "stories260K" / "stories260K.gguf", {.cache_dtype = DType::f32});
     Session alone(plain);
     for (std::size_t i = 0; i < all.size(); ++i) expect_scores(rows[i], alone.feed(all.subspan(i, 1)), 0.03);
+  }
+}
+
+// Features are what scores are made of: times the output matrix they are the scores of feed_all().
+TEST_F(RealModels, FeaturesBecomeScores) {
+  const Expected expected(models / "tinystories-656K");
+  const std::span<const TokenId> all(expected.tokens.data(), 24);
+  for (const Device device : tested_devices()) {
+    const Model model = Model::load(models / "tinystories-656K" / "f32",
+                                    {.device = device, .cache_dtype = DType::f32, .sequences = 2});
+    const auto width = static_cast<std::size_t>(model.config().width);
+    Session session(model), other(model);
+    session.feed(all.first(3));
+    const auto features = session.features(all.subspan(3));
+    EXPECT_EQ(session.tokens().size(), all.size());
+    const auto scores = other.feed_all(all);
+    ASSERT_EQ(features.size(), all.size() - 3);
+    const auto matrix = model.state()->weights.output.weight.to(Device{}).to_vector<float>();
+    for (std::size_t i = 0; i < features.size(); ++i) {
+      ASSERT_EQ(features[i].size(), width);
+      std::vector<double> products(scores[i].size());
+      for (std::size_t token = 0; token < products.size(); ++token)
+        for (std::size_t k = 0; k < width; ++k)
+          products[token] +=
+              static_cast<double>(features[i][k]) * static_cast<double>(matrix[token * width + k]);
+      expect_scores(scores[i + 3], products, 2e-3);
+    }
+    EXPECT_TRUE(session.features({}).empty());
   }
 }
 

@@ -53,6 +53,10 @@ TEST(Sudoku, KnowsNoneOneAndSeveralSolutions) {
   for (auto& digit : twofold)
     if (digit == 4 || digit == 5) digit = 0;
   EXPECT_EQ(analyse(twofold).solutions, 2);
+  EXPECT_EQ(check_puzzle(twofold).solutions, 2);
+  expect_error<ValueError>([&] { check_puzzle(contradiction); },
+                           {"digit 5 twice", "row 1 column 1 and row 1 column 3"});
+  expect_error<ValueError>([&] { check_puzzle(blocked); }, {"no solution"});
 }
 
 TEST(Sudoku, AgreesWithTheSolutionsOfKnownPuzzles) {

@@ -69,6 +69,7 @@ struct HrmConfig {
 HrmConfig reference_config();  // the reference's Sudoku set-up: 27,275,266 parameters
 HrmConfig trm_config();        // Tiny Recursive Model
 HrmConfig sudoku_config();     // what `hearth hrm train` trains where nothing else is asked for
+HrmConfig config_from_name(const std::string& name);  // "reference", "trm", "sudoku"; ValueError for others
 
 // JSON, as checkpoints carry it. Throws FormatError for what is not a configuration, ValueError for one that
 // cannot be.
@@ -181,8 +182,8 @@ struct SolveOptions {
   // An attempt whose grid stayed the same for so many segments seldom moves again and ends; 0: never.
   std::int64_t patience = 6;
   std::int64_t batch = 256;
-  std::function<void(std::int64_t segment, const Grid& grid, float q_halt)>
-      on_segment{};  // first attempt only
+  // Called after each segment of the first attempt with the puzzle's number among those given.
+  std::function<void(std::size_t puzzle, std::int64_t segment, const Grid& grid, float q_halt)> on_segment{};
 };
 
 struct SolvedSudoku {

@@ -32,6 +32,15 @@ inline constexpr std::int32_t ignored_label = -100;  // of tokens that are not a
 // Puzzles of a pool drawn at random, each time rearranged anew.
 std::shared_ptr<ExampleSource> sudoku_source(std::vector<Puzzle> pool, std::uint64_t seed);
 
+struct TrainLine {
+  std::int64_t step = 0;
+  double seconds = 0;  // of the whole run
+  double loss = 0, token_loss = 0;
+  double accuracy = 0, exact = 0, q_accuracy = 0, segments = 0;  // of sequences that ended
+  double rate = 0;
+  double steps_per_second = 0;
+};
+
 struct TrainOptions {
   HrmConfig model = sudoku_config();
   std::int64_t batch = 768;
@@ -54,15 +63,7 @@ struct TrainOptions {
   std::filesystem::path folder{};
   train::Resume resume = train::Resume::never;
   ProgressOptions progress{};
-};
-
-struct TrainLine {
-  std::int64_t step = 0;
-  double seconds = 0;  // of the whole run
-  double loss = 0, token_loss = 0;
-  double accuracy = 0, exact = 0, q_accuracy = 0, segments = 0;  // of sequences that ended
-  double rate = 0;
-  double steps_per_second = 0;
+  std::function<bool(const TrainLine& line)> on_line{};  // gets every line of the log; false ends the run
 };
 
 // Named figures, e.g. {"30-34 clues", 0.97}; shares of sequences that are answered exactly.
@@ -101,6 +102,9 @@ struct SudokuSet {
 };
 // Fresh puzzles by kind: 30 to 34 clues, 26 to 28, minimal, and rated hard.
 std::vector<SudokuSet> evaluation_sets(std::int64_t count, std::uint64_t seed);
+// For train(): the shares of those that are solved, of so many of each kind. They come from another sequence
+// than those trained on, whatever its seed.
+Evaluate sudoku_evaluation(std::int64_t count);
 // What became of the set's puzzles, in order.
 SudokuScore score(const SudokuSet& set, std::span<const SolvedSudoku> results);
 SudokuScore score(Reasoner& reasoner, const SudokuSet& set, const SolveOptions& options = {});

@@ -196,6 +196,8 @@ class Session {
   std::vector<float> feed(std::span<const TokenId> tokens);
   // The same, of the tokens after each of them: (tokens, vocabulary).
   std::vector<std::vector<float>> feed_all(std::span<const TokenId> tokens);
+  // The same tokens as the last layer has them, after its norm, before they become scores: (tokens, width).
+  std::vector<std::vector<float>> features(std::span<const TokenId> tokens);
   // feed() of several sessions of one model in one step: tokens[i] go to sessions[i]. Each may be there once.
   static std::vector<std::vector<float>> feed_together(std::span<Session* const> sessions,
                                                        std::span<const std::vector<TokenId>> tokens);

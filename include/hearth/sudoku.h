@@ -32,6 +32,9 @@ struct SudokuAnalysis {
   Grid solution{};    // one of them
 };
 SudokuAnalysis analyse(const Grid& puzzle, int limit = 2);
+// The same of a puzzle that must have a solution. Throws ValueError that says where digits conflict, or that
+// there is none.
+SudokuAnalysis check_puzzle(const Grid& puzzle);
 
 // A puzzle with exactly one solution.
 struct Puzzle {

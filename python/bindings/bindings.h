@@ -3,6 +3,10 @@
 
 #include "casters.h"
 
+namespace hearth::train {
+enum class Ending;
+}
+
 namespace hearth::python {
 
 using TensorClass = nb::class_<Tensor>;
@@ -29,6 +33,9 @@ void bind_io(nb::module_& m);
 void bind_runtime(nb::module_& m);  // configuration, memory, profiles, tuning
 void bind_kernels(nb::module_& m);
 void bind_llm(nb::module_& m);
+void bind_hrm(nb::module_& m);
+
+const char* name_of(train::Ending ending);
 
 // x[index] by NumPy's rules.
 Tensor element(const Tensor& x, nb::handle index);

@@ -76,6 +76,10 @@ class DeviceIn {
   std::string name_;
 };
 
+inline Device device_or_default(const std::optional<DeviceIn>& device) {
+  return device ? Device(*device) : default_device();
+}
+
 // A size for each axis: one sequence, or the sizes one by one.
 Shape shape_of(const nb::args& sizes);
 // One axis, several, or all ({}) for None.

@@ -9,22 +9,52 @@
 
 #include "bindings.h"
 #include "hearth/chat_template.h"
+#include "options.h"
 
 namespace hearth::python {
 namespace {
 
 using namespace llm;
 
+// Tokens may end within a character.
+nb::str text_of(std::string_view text) {
+  return nb::steal<nb::str>(
+      PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
+}
+
+nb::list list_of(const std::vector<LogProbabilities>& tokens) {
+  nb::list result;
+  for (const LogProbabilities& token : tokens) {
+    nb::list best;
+    for (const auto& [id, log_probability] : token.best) best.append(nb::make_tuple(id, log_probability));
+    result.append(nb::make_tuple(token.chosen.token, token.chosen.log_probability, best));
+  }
+  return result;
+}
+
 nb::dict dict_of(const GenerateResult& result) {
   nb::dict d;
   d["tokens"] = result.tokens;
-  d["text"] = result.text;
+  d["text"] = text_of(result.text);
   d["reason"] = std::string(to_string(result.reason));
+  d["logprobs"] = list_of(result.log_probabilities);
   d["prompt_tokens"] = result.prompt_tokens;
   d["reused_tokens"] = result.reused_tokens;
+  d["drafted_tokens"] = result.drafted_tokens;
+  d["accepted_tokens"] = result.accepted_tokens;
+  d["shifts"] = result.shifts;
   d["prompt_seconds"] = result.prompt_seconds;
   d["generate_seconds"] = result.generate_seconds;
   return d;
+}
+
+// (rows, width) on the host, whatever the default device.
+Tensor matrix_of(const std::vector<std::vector<float>>& rows) {
+  std::vector<float> flat;
+  for (const auto& row : rows) flat.insert(flat.end(), row.begin(), row.end());
+  const auto width = static_cast<std::int64_t>(rows.empty() ? 0 : rows[0].size());
+  const DeviceScope host(Device{});
+  return tensor(flat, {static_cast<std::int64_t>(rows.size()), width});
 }
 
 // Sessions of one model do not run at the same time. A callback of a session may use it.
@@ -33,42 +63,35 @@ std::recursive_mutex& running() {
   return mutex;
 }
 
-// Of the options by their names in Python; a name that is not known is an error.
-GenerateOptions options_of(const nb::dict& given_options) {
-  GenerateOptions options;
-  std::size_t known = 0;
-  const auto read = [&](const char* name, auto& member) {
-    if (!given_options.contains(name)) return;
-    ++known;
-    member = nb::cast<std::remove_reference_t<decltype(member)>>(given_options[name]);
-  };
-  SamplingOptions& sampling = options.sampling;
-  read("max_tokens", options.most_tokens);
-  read("stop", options.stop);
-  read("ignore_end", options.ignore_end);
-  read("temperature", sampling.temperature);
-  read("top_k", sampling.top_k);
-  read("top_p", sampling.top_p);
-  read("min_p", sampling.min_p);
-  read("typical_p", sampling.typical_p);
-  read("repetition_penalty", sampling.repetition_penalty);
-  read("frequency_penalty", sampling.frequency_penalty);
-  read("presence_penalty", sampling.presence_penalty);
-  read("penalty_window", sampling.penalty_window);
-  read("bias", sampling.bias);
-  read("seed", sampling.seed);
-  read("mirostat", sampling.mirostat);
-  read("mirostat_target", sampling.mirostat_target);
-  read("mirostat_rate", sampling.mirostat_rate);
-  read("keep", options.keep);
-  read("lookup", options.lookup);
-  read("most_drafted", options.most_drafted);
-  if (known != given_options.size()) {
-    std::string names;
-    for (const auto [key, value] : given_options) names += " " + nb::cast<std::string>(nb::str(key));
-    throw ValueError("[generate] an option that is not known, among:" + names);
-  }
-  return options;
+GenerateOptions options_of(const nb::dict& given) {
+  GenerateOptions generate;
+  SamplingOptions& sampling = generate.sampling;
+  Options options(given, "generate");
+  options.read("max_tokens", generate.most_tokens);
+  options.read("stop", generate.stop);
+  options.read("ignore_end", generate.ignore_end);
+  options.read("grammar", generate.grammar);
+  options.read("logprobs", generate.best_log_probabilities);
+  options.read("temperature", sampling.temperature);
+  options.read("top_k", sampling.top_k);
+  options.read("top_p", sampling.top_p);
+  options.read("min_p", sampling.min_p);
+  options.read("typical_p", sampling.typical_p);
+  options.read("mirostat", sampling.mirostat);
+  options.read("mirostat_target", sampling.mirostat_target);
+  options.read("mirostat_rate", sampling.mirostat_rate);
+  options.read("repetition_penalty", sampling.repetition_penalty);
+  options.read("frequency_penalty", sampling.frequency_penalty);
+  options.read("presence_penalty", sampling.presence_penalty);
+  options.read("penalty_window", sampling.penalty_window);
+  options.read("logit_bias", sampling.bias);
+  options.read("seed", sampling.seed);
+  options.read("keep", generate.keep);
+  options.read("draft", generate.draft);
+  options.read("lookup", generate.lookup);
+  options.read("most_drafted", generate.most_drafted);
+  options.finish();
+  return generate;
 }
 
 }  // namespace
@@ -89,19 +112,25 @@ void bind_llm(nb::module_& parent) {
       .def(
           "decode",
           [](const Tokenizer& self, const std::vector<TokenId>& ids, bool skip_special) {
-            const nb::gil_scoped_release unlocked;
-            return self.decode(ids, {skip_special});
+            std::string text;
+            {
+              const nb::gil_scoped_release unlocked;
+              text = self.decode(ids, {skip_special});
+            }
+            return text_of(text);
           },
           "ids"_a, "skip_special"_a = false, "The text of tokens.")
       .def("__len__", &Tokenizer::size)
       .def(
-          "token",
+          "token", [](const Tokenizer& self, TokenId id) { return text_of(self.text(id)); }, "id"_a,
+          "A token as the vocabulary has it.")
+      .def(
+          "bytes",
           [](const Tokenizer& self, TokenId id) {
-            const std::string_view text = self.text(id);
-            return nb::steal<nb::str>(
-                PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
+            const std::string_view text = self.bytes(id);
+            return nb::bytes(text.data(), text.size());
           },
-          "id"_a, "A token as the vocabulary has it.")
+          "id"_a, "What a token adds to a text.")
       .def(
           "find", [](const Tokenizer& self, const std::string& text) { return self.find(text); }, "text"_a,
           "The token with that text in the vocabulary, or None.")
@@ -110,6 +139,14 @@ void bind_llm(nb::module_& parent) {
       .def_prop_ro("bos", [](const Tokenizer& self) { return self.special().bos; })
       .def_prop_ro("eos", [](const Tokenizer& self) { return self.special().eos; });
 
+  nb::class_<Grammar>(m, "Grammar", "What a generated text must look like.")
+      .def_static("parse", &Grammar::parse, "gbnf"_a, nb::call_guard<nb::gil_scoped_release>(),
+                  "Rules in the notation of GBNF, beginning with `root`.")
+      .def_static("from_json_schema", &Grammar::from_json_schema, "schema"_a,
+                  nb::call_guard<nb::gil_scoped_release>(), "JSON that is valid by a schema, a text of JSON.")
+      .def("matches", &Grammar::matches, "text"_a, nb::call_guard<nb::gil_scoped_release>(),
+           "Whether a whole text is as it should be.");
+
   nb::class_<Model>(m, "CoreModel")
       .def_static(
           "load",
@@ -117,7 +154,7 @@ void bind_llm(nb::module_& parent) {
              const DTypeIn& cache_dtype, std::int64_t sequences,
              const std::optional<std::function<void(double)>>& progress) {
             LoadOptions options;
-            if (device) options.device = Device(*device);
+            options.device = device_or_default(device);
             options.context = context;
             options.cache_dtype = cache_dtype;
             options.sequences = sequences;
@@ -151,7 +188,7 @@ void bind_llm(nb::module_& parent) {
       .def_prop_ro("parameters", &Model::parameters)
       .def_prop_ro("chat_template", &Model::chat_template);
 
-  nb::class_<Session>(m, "Session", "One sequence of tokens and its keys and values.")
+  nb::class_<Session>(m, "CoreSession")
       .def(nb::init<const Model&>(), "model"_a)
       .def(
           "feed",
@@ -162,24 +199,40 @@ void bind_llm(nb::module_& parent) {
             const DeviceScope host(Device{});
             return tensor(scores);
           },
-          "tokens"_a, "The scores of the token after these, which follow those seen before.")
+          "tokens"_a)
       .def(
           "feed_all",
           [](Session& self, const std::vector<TokenId>& tokens) {
             const nb::gil_scoped_release unlocked;
             const std::lock_guard lock(running());
-            std::vector<float> flat;
-            std::int64_t width = 0;
-            for (const auto& scores : self.feed_all(tokens)) {
-              flat.insert(flat.end(), scores.begin(), scores.end());
-              width = static_cast<std::int64_t>(scores.size());
-            }
-            const DeviceScope host(Device{});
-            return tensor(flat, {static_cast<std::int64_t>(tokens.size()), width});
+            return matrix_of(self.feed_all(tokens));
           },
-          "tokens"_a, "The scores after each token: (tokens, vocabulary).")
+          "tokens"_a)
+      .def(
+          "features",
+          [](Session& self, const std::vector<TokenId>& tokens) {
+            const nb::gil_scoped_release unlocked;
+            const std::lock_guard lock(running());
+            return matrix_of(self.features(tokens));
+          },
+          "tokens"_a)
       .def_prop_ro("tokens", [](const Session& self) { return self.tokens(); })
-      .def("truncate", &Session::truncate, "count"_a, "Forgets all but the first tokens.")
+      .def(
+          "truncate",
+          [](Session& self, std::int64_t count) {
+            const nb::gil_scoped_release unlocked;
+            const std::lock_guard lock(running());
+            self.truncate(count);
+          },
+          "count"_a)
+      .def(
+          "shift",
+          [](Session& self, std::int64_t keep) {
+            const nb::gil_scoped_release unlocked;
+            const std::lock_guard lock(running());
+            return self.shift(keep);
+          },
+          "keep"_a)
       .def(
           "generate",
           [](Session& self, const std::vector<TokenId>& prompt, const nb::dict& options, nb::object each) {
@@ -191,7 +244,7 @@ void bind_llm(nb::module_& parent) {
               result = self.generate(prompt, converted, [&](TokenId token, std::string_view text) {
                 const nb::gil_scoped_acquire locked;
                 if (PyErr_CheckSignals() != 0) throw nb::python_error();
-                return each.is_none() || nb::cast<bool>(nb::bool_(each(token, text)));
+                return each.is_none() || nb::cast<bool>(nb::bool_(each(token, text_of(text))));
               });
             }
             return dict_of(result);

@@ -27,5 +27,6 @@ NB_MODULE(_core, m) {
   bind_runtime(m);
   bind_kernels(m);
   bind_llm(m);
+  bind_hrm(m);
   bind_factories(m);
 }

@@ -9,10 +9,6 @@
 namespace hearth::python {
 namespace {
 
-Device device_or_default(const std::optional<DeviceIn>& device) {
-  return device ? Device(*device) : default_device();
-}
-
 nb::dict dict_of(const Profile& profile) {
   nb::dict result;
   for (const auto& [name, entry] : profile) {

@@ -77,6 +77,7 @@ std::string repr(const Tensor& x) {
 void evaluate(const std::vector<Tensor>& tensors) {
   if (tracing()) throw ValueError("[eval] a value was asked for while a function is being compiled");
   std::vector<Tensor> all = std::exchange(assigned, {});
+  all.reserve(all.size() + tensors.size());
   for (const Tensor& tensor : tensors) all.push_back(wrap(node_of(tensor, "eval")));
   const nb::gil_scoped_release unlocked;
   // A plan is of one device.
@@ -84,6 +85,7 @@ void evaluate(const std::vector<Tensor>& tensors) {
     const Device device = all.front().device();
     const auto others = std::stable_partition(
         all.begin(), all.end(), [&](const Tensor& tensor) { return tensor.device() == device; });
+    if (others == all.end()) return eval(all);
     eval({all.begin(), others});
     all.erase(all.begin(), others);
   }

@@ -42,9 +42,8 @@ nb::dict dict_of(const Record& record) {
 }
 
 nb::dict dict_of(const Result& result) {
-  constexpr const char* endings[] = {"finished", "stopped_early", "interrupted", "stopped"};
   nb::dict d;
-  d["ending"] = endings[static_cast<int>(result.ending)];
+  d["ending"] = name_of(result.ending);
   d["steps"] = result.steps;
   d["epochs"] = result.epochs;
   d["train_loss"] = result.train_loss;
@@ -172,6 +171,11 @@ TrainerConfig config_of(const nb::dict& options) {
 }
 
 }  // namespace
+
+const char* name_of(Ending ending) {
+  constexpr const char* names[] = {"finished", "stopped_early", "interrupted", "stopped"};
+  return names[static_cast<int>(ending)];
+}
 
 void bind_train(nb::module_& parent) {
   nb::module_ m = parent.def_submodule("_train", "The training loop.");

@@ -16,7 +16,7 @@ from ._transform import autocast, compile, device, grad, no_grad, value_and_grad
 from .config import configured, get_config, set_config
 from .io import load, save
 from ._progress import progress
-from . import amd, config, cuda, data, kernels, llm, memory, metrics, nn, optim, profiler, rocm, train, tune, _display
+from . import amd, config, cuda, data, hrm, kernels, llm, memory, metrics, nn, optim, profiler, rocm, train, tune, _display
 
 __version__ = "0.1.0"
 for _error in vars(_core).copy().values():  # as people import them

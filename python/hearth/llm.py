@@ -5,24 +5,64 @@
     for piece in model.stream("Once upon a time"): print(piece, end="")
     chat = model.chat(system="You are brief.")
     print(chat.send("Hello!"))
+    print(model.generate("A cat as JSON: ", json_schema={"type": "object"}).text)
+    similarity = model.embed("a cat") @ model.embed("a kitten")
+
+Options of generate() and stream(); include/hearth/llm.h says more of each:
+
+    max_tokens          tokens at most; -1: until the model ends or the context is full
+    stop                a text, or several, that the text ends before
+    temperature, top_k, top_p, min_p, typical_p         how tokens are chosen; temperature 0: always the best one
+    mirostat, mirostat_target, mirostat_rate            1 or 2, in place of top_k to typical_p
+    repetition_penalty, frequency_penalty, presence_penalty, penalty_window
+    logit_bias          {token: number}, added to scores; -inf: never
+    seed                of the random numbers; 0: a new one each time
+    grammar             a Grammar, or its rules (GBNF), that the text follows
+    json_schema         a schema (dictionary or text) that the text, which is JSON, is valid by; {}: any JSON
+    logprobs            log-probabilities of each token, and of so many of the most likely ones
+    draft               a faster model with the same tokens, which guesses ahead
+    lookup              guess what followed when the last so many tokens came before
+    most_drafted        tokens guessed at a time
+    keep                when the context is full, keep that many tokens of the beginning, drop half of the others, go on
+    ignore_end          go on where the model would end
 """
 
 import json
 import queue
 import threading
+from typing import NamedTuple
 
 from . import _core
 from ._core import _llm
-from ._core._llm import Session, Tokenizer
+from ._core._llm import Grammar, Tokenizer
+
+
+class TokenLogprob(NamedTuple):
+    """The natural logarithm of a token's probability, by the model's own scores."""
+
+    token: int
+    text: str
+    logprob: float
+    best: list  # the most likely tokens, each a TokenLogprob without others
 
 
 class Generation:
-    """A text with how it came about."""
+    """A text with how it came about.
 
-    def __init__(self, result):
-        self.text, self.tokens, self.reason = result["text"], result["tokens"], result["reason"]
-        self.prompt_tokens, self.reused_tokens = result["prompt_tokens"], result["reused_tokens"]
-        self.prompt_seconds, self.generate_seconds = result["prompt_seconds"], result["generate_seconds"]
+    reason: what ended it, "end", "length", "stop", "context" or "cancelled". reused_tokens: of the prompt, still in the cache
+    from before. drafted_tokens, accepted_tokens: guesses, and those that were right. shifts: times that tokens were dropped
+    from a full context. logprobs: a TokenLogprob for each token where they were asked for.
+    """
+
+    def __init__(self, result, tokenizer):
+        for name, value in result.items():
+            setattr(self, name, value)
+
+        def named(token, logprob, best=()):
+            text = tokenizer.bytes(token).decode(errors="replace")
+            return TokenLogprob(token, text, logprob, [named(*other) for other in best])
+
+        self.logprobs = [named(*entry) for entry in result["logprobs"]]
 
     @property
     def tokens_per_second(self):
@@ -35,15 +75,99 @@ class Generation:
         return f"Generation({self.text!r}, reason={self.reason!r}, {len(self.tokens)} tokens)"
 
 
-class Model:
-    """A model in memory, with one sequence that goes on where a prompt has the same beginning. Calls from several threads
-    take turns.
+def _native_options(options):
+    """Options as the C++ library takes them."""
+    options = {name: value for name, value in options.items() if value is not None}
+    schema = options.pop("json_schema", None)
+    if schema is not None:
+        if "grammar" in options:
+            raise _core.ValueError("[generate] grammar and json_schema exclude each other")
+        options["grammar"] = Grammar.from_json_schema(schema if isinstance(schema, str) else json.dumps(schema))
+    if isinstance(options.get("grammar"), str):
+        options["grammar"] = Grammar.parse(options["grammar"])
+    if isinstance(options.get("stop"), str):
+        options["stop"] = [options["stop"]]
+    if isinstance(options.get("draft"), Model):
+        options["draft"] = options["draft"]._native
+    return options
 
-    Options of generate(), stream() and of a chat: max_tokens, stop (list of texts), temperature, top_k, top_p, min_p,
-    typical_p, repetition_penalty, frequency_penalty, presence_penalty, penalty_window, bias ({token: value}), seed,
-    ignore_end, mirostat, mirostat_target, mirostat_rate, keep (tokens of the beginning that stay when the context is full),
-    lookup and most_drafted (guess what followed the same tokens before). include/hearth/llm.h describes each.
+
+class Session:
+    """A sequence of tokens with its keys and values. What a prompt has in common with it is not computed again.
+
+    Calls from several threads take turns, those of different sessions too.
     """
+
+    def __init__(self, model):
+        self._model, self._native = model, _llm.CoreSession(model._native)
+        self._lock = threading.RLock()
+
+    @property
+    def tokens(self):
+        """What it has seen."""
+        return self._native.tokens
+
+    def feed(self, tokens):
+        """The scores of the token after these, which follow those seen before: (vocabulary,)."""
+        return self._native.feed(self._model._tokens(tokens))
+
+    def feed_all(self, tokens):
+        """The scores after each of them: (tokens, vocabulary)."""
+        return self._native.feed_all(self._model._tokens(tokens))
+
+    def features(self, tokens):
+        """The tokens as the last layer has them, before they become scores: (tokens, width)."""
+        return self._native.features(self._model._tokens(tokens))
+
+    def truncate(self, count):
+        """Forgets all but the first tokens."""
+        self._native.truncate(count)
+
+    def shift(self, keep):
+        """Forgets the older half of the tokens after the first `keep`; returns how many those were."""
+        return self._native.shift(keep)
+
+    def generate(self, prompt, on_token=None, **options):
+        """The text that follows a prompt (text or tokens). `on_token(token, text)` sees each; returning False stops."""
+        each = None
+        if on_token is not None:
+            each = lambda token, text: on_token(token, text) is not False
+        tokens, options = self._model._tokens(prompt), _native_options(options)
+        with self._lock:
+            return Generation(self._native.generate(tokens, options, each), self._model.tokenizer)
+
+    def stream(self, prompt, **options):
+        """Yields the text piece by piece. Leaving the loop stops the model."""
+        pieces = queue.SimpleQueue()  # without a limit: whoever takes them may use the model in between
+        cancelled = threading.Event()
+        done = object()
+
+        def give(token, text):
+            pieces.put(text)
+            return not cancelled.is_set()
+
+        def work():
+            try:
+                self.generate(prompt, give, **options)
+                pieces.put(done)
+            except BaseException as error:  # raised where the pieces are taken
+                pieces.put(error)
+
+        thread = threading.Thread(target=work, daemon=True)
+        thread.start()
+        try:
+            while (piece := pieces.get()) is not done:
+                if isinstance(piece, BaseException):
+                    raise piece
+                if piece:
+                    yield piece
+        finally:
+            cancelled.set()
+            thread.join()
+
+
+class Model:
+    """A model in memory, with a session of its own for generate(), stream(), scores() and embed()."""
 
     def __init__(self, native):
         self._native = native
@@ -62,71 +186,54 @@ class Model:
 
     def session(self):
         """A sequence of its own; load(sequences=...) says how many there may be, the model's own included."""
-        return Session(self._native)
+        return Session(self)
 
-    def _run(self, prompt, options, each=None):
-        if isinstance(prompt, str):
-            prompt = self.tokenizer.encode(prompt)
+    def _own_session(self):
         with self._lock:
             if self._session is None:
-                self._session = Session(self._native)
-            return Generation(self._session.generate(list(prompt), options, each))
+                self._session = Session(self)
+            return self._session
 
-    def scores(self, prompt):
-        """The scores of every token of the vocabulary to come after a prompt (text or tokens)."""
-        if isinstance(prompt, str):
-            prompt = self.tokenizer.encode(prompt)
-        with self._lock:
-            if self._session is None:
-                self._session = Session(self._native)
-            self._session.truncate(0)
-            return self._session.feed(list(prompt))
+    def _tokens(self, prompt):
+        return self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
 
     def generate(self, prompt, on_token=None, **options):
-        """The text that follows a prompt (text or tokens). `on_token(token, text)` sees each; returning False stops."""
-        each = None
-        if on_token is not None:
-            each = lambda token, text: on_token(token, text) is not False
-        return self._run(prompt, options, each)
+        """The text that follows a prompt (text or tokens). `on_token(token, text)` sees each; returning False stops. Options
+        are those of the module's description."""
+        return self._own_session().generate(prompt, on_token, **options)
 
     def stream(self, prompt, **options):
         """Yields the text piece by piece. Leaving the loop stops the model."""
-        pieces = queue.Queue(maxsize=64)
-        cancelled = threading.Event()
-        done = object()
+        return self._own_session().stream(prompt, **options)
 
-        def each(token, text):
-            while not cancelled.is_set():
-                try:
-                    pieces.put(text, timeout=0.1)
-                    return True
-                except queue.Full:
-                    pass
-            return False
+    def scores(self, prompt):
+        """The scores of every token of the vocabulary to come after a prompt (text or tokens)."""
+        session = self._own_session()
+        with session._lock:
+            session.truncate(0)
+            return session.feed(prompt)
 
-        def work():
-            try:
-                self._run(prompt, options, each)
-                end = done
-            except BaseException as error:  # raised where the pieces are taken
-                end = error
-            while not cancelled.is_set():
-                try:
-                    return pieces.put(end, timeout=0.1)
-                except queue.Full:
-                    pass
+    def embed(self, text, pooling="mean", normalize=True):
+        """A vector of the model's width for a text (or tokens), a matrix for a list of texts.
 
-        thread = threading.Thread(target=work, daemon=True)
-        thread.start()
-        try:
-            while (piece := pieces.get()) is not done:
-                if isinstance(piece, BaseException):
-                    raise piece
-                if piece:
-                    yield piece
-        finally:
-            cancelled.set()
-            thread.join()
+        pooling: "mean" of the features of all tokens, or those of the "last" one. normalize: to length 1, so that products are
+        cosines.
+        """
+        if pooling not in ("mean", "last"):
+            raise _core.ValueError(f"[embed] pooling cannot be {pooling!r}; 'mean' and 'last' are possible")
+        if not isinstance(text, str) and any(isinstance(part, (str, list, tuple)) for part in text):
+            return _core.stack([self.embed(part, pooling, normalize) for part in text])
+        tokens = self._tokens(text)
+        if not tokens:
+            raise _core.ValueError("[embed] there are no tokens")
+        session = self._own_session()
+        with session._lock:
+            session.truncate(0)
+            features = session.features(tokens)
+        vector = features.mean(0) if pooling == "mean" else features[-1]
+        if normalize:
+            vector = vector / (vector * vector).sum().sqrt()
+        return vector.eval()
 
     def render_chat(self, messages, template=None, **options):
         """The text of a conversation by the model's chat template. Options: add_generation_prompt, tools, documents,
@@ -188,7 +295,7 @@ class Chat:
 def load(path, device=None, context=0, cache_dtype="float16", sequences=1, progress=None):
     """Loads a GGUF file or a Hugging Face folder.
 
-    context: tokens of a sequence (0: as the model, at most 4096); sequences: how many have room; progress: a function of
-    the part loaded.
+    context: tokens of a sequence (0: as the model, at most 4096); cache_dtype: of keys and values, "float16", "bfloat16",
+    "float32" or, on a CPU, "q8_0"; sequences: how many have room; progress: a function of the part loaded.
     """
     return Model(_llm.CoreModel.load(str(path), device, context, cache_dtype, sequences, progress))

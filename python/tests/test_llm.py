@@ -1,17 +1,17 @@
-"""Language models: a small one that lies beside the repository."""
+"""Language models: small ones that lie beside the repository."""
 
+import json
 import threading
 
 import numpy as np
 import pytest
 
 import hearth as ht
+from conftest import SHARED
 
 
 @pytest.fixture(scope="module")
 def model():
-    from conftest import SHARED
-
     path = SHARED / "models" / "stories260K" / "stories260K.gguf"
     if not path.is_file():
         pytest.skip(f"{path} is not there")
@@ -102,14 +102,177 @@ def test_chat(model):
             model.chat().send("Hello")
 
 
+def test_grammar(model):
+    grammar = ht.llm.Grammar.parse('root ::= "yes" | "no" [0-9]{2}')
+    assert grammar.matches("no42") and not grammar.matches("no4")
+    for given in (grammar, 'root ::= "yes" | "no" [0-9]{2}'):
+        answer = model.generate(PROMPT, grammar=given, seed=3)
+        assert grammar.matches(answer.text) and answer.reason == "end"
+    schema = {"type": "object", "properties": {"name": {"enum": ["Tim", "Lily"]}, "age": {"type": "integer", "minimum": 1, "maximum": 99}},
+              "required": ["name", "age"]}  # fmt: skip
+    for given in (schema, json.dumps(schema)):
+        value = json.loads(model.generate(PROMPT, json_schema=given, seed=5).text)
+        assert value["name"] in ("Tim", "Lily") and 1 <= value["age"] <= 99
+    assert "".join(model.stream(PROMPT, grammar='root ::= "stop"')) == "stop"
+    with pytest.raises(ht.FormatError, match="line 1"):
+        model.generate(PROMPT, grammar="root ::= (")
+    with pytest.raises(ht.FormatError):
+        model.generate(PROMPT, json_schema={"type": "spoon"})
+    with pytest.raises(ht.ValueError, match="exclude each other"):
+        model.generate(PROMPT, json_schema={}, grammar=grammar)
+    with pytest.raises(TypeError, match="grammar cannot be 5"):
+        model.generate(PROMPT, grammar=5)
+
+
+def test_logprobs(model):
+    answer = model.generate(PROMPT, max_tokens=4, temperature=0, logprobs=3)
+    assert [entry.token for entry in answer.logprobs] == answer.tokens and answer.logprobs[0].logprob < 0
+    assert "".join(entry.text for entry in answer.logprobs) == answer.text
+    scores = model.scores(PROMPT).numpy().astype(np.float64)
+    expected = scores - scores.max() - np.log(np.exp(scores - scores.max()).sum())
+    best = answer.logprobs[0].best
+    assert [b.token for b in best] == np.argsort(-expected)[:3].tolist()
+    np.testing.assert_allclose([b.logprob for b in best], np.sort(expected)[::-1][:3], atol=5e-3)
+    assert model.generate(PROMPT, max_tokens=1).logprobs == []
+    assert model.generate(PROMPT, max_tokens=2, logprobs=0).logprobs[1].best == []
+
+
+def test_how_tokens_are_chosen(model):
+    greedy = model.generate(PROMPT, max_tokens=1, temperature=0).tokens[0]
+    assert model.generate(PROMPT, max_tokens=1, temperature=0, logit_bias={greedy: float("-inf")}).tokens[0] != greedy
+    assert model.generate(PROMPT, max_tokens=3, logit_bias={7: 1000.0}, ignore_end=True).tokens == [7, 7, 7]
+    for version in (1, 2):
+        texts = [model.generate(PROMPT, max_tokens=20, temperature=1.5, seed=9, mirostat=version, mirostat_target=t).text
+                 for t in (0.1, 0.1, 9.0)]  # fmt: skip
+        assert texts[0] == texts[1] != texts[2]
+    assert model.generate(PROMPT, max_tokens=30, temperature=0, stop="the").text.count("the") == 0
+    assert model.generate(PROMPT, max_tokens=30, temperature=0, stop=["the", "was"]).reason == "stop"
+    for wrong in (dict(mirostat=3), dict(lookup=-1), dict(keep=10**6)):
+        with pytest.raises(ht.ValueError):
+            model.generate(PROMPT, max_tokens=1, **wrong)
+
+
+def test_guessing_ahead_changes_nothing(model):
+    plain = model.generate(PROMPT, max_tokens=40, temperature=0)
+    looked_up = model.generate(PROMPT, max_tokens=40, temperature=0, lookup=2)
+    assert looked_up.tokens == plain.tokens and looked_up.drafted_tokens >= looked_up.accepted_tokens >= 0
+    draft = ht.llm.load(SHARED / "models" / "stories260K" / "stories260K.gguf")
+    drafted = model.generate(PROMPT, max_tokens=40, temperature=0, draft=draft, most_drafted=4)
+    assert drafted.tokens == plain.tokens
+    assert drafted.drafted_tokens > 0 and drafted.accepted_tokens > drafted.drafted_tokens // 2  # the same model guesses well
+    with pytest.raises(TypeError, match="draft cannot be"):
+        model.generate(PROMPT, draft="model.gguf")
+
+
+def test_a_full_context(model):
+    small = ht.llm.load(SHARED / "models" / "stories260K" / "stories260K.gguf", context=64)
+    assert small.generate(PROMPT, ignore_end=True).reason == "context"
+    going_on = small.generate(PROMPT, max_tokens=100, ignore_end=True, keep=4)
+    assert going_on.reason == "length" and len(going_on.tokens) == 100 and going_on.shifts >= 2
+    session = ht.llm.load(SHARED / "models" / "stories260K" / "stories260K.gguf", context=64).session()
+    session.feed(range(10, 30))
+    assert session.shift(4) == 8 and session.tokens == [10, 11, 12, 13, *range(22, 30)]
+    with pytest.raises(ht.ValueError):
+        session.shift(100)
+
+
+@pytest.mark.parametrize("cache_dtype", ["float32", "bfloat16", "float16", "q8_0"])
+def test_types_of_the_cache(cache_dtype):
+    path = SHARED / "models" / "tinystories-656K" / "f32"
+    if not path.is_dir():
+        pytest.skip(f"{path} is not there")
+    plain = ht.llm.load(path, context=64, cache_dtype="float32")
+    if cache_dtype == "q8_0" and plain.config["head_size"] % 32:
+        with pytest.raises(ht.ValueError, match="q8_0 needs heads of a multiple of"):
+            ht.llm.load(path, context=64, cache_dtype=cache_dtype)
+        return
+    other = ht.llm.load(path, context=64, cache_dtype=cache_dtype)
+    assert (other.cache_bytes == plain.cache_bytes) == (cache_dtype == "float32")
+    tokens = list(range(5, 25))
+    np.testing.assert_allclose(other.scores(tokens).numpy(), plain.scores(tokens).numpy(), atol=0.3)
+
+
+def test_cache_of_a_type_it_cannot_have():
+    with pytest.raises(ht.ValueError, match="a cache of i64"):
+        ht.llm.load(SHARED / "models" / "stories260K" / "stories260K.gguf", cache_dtype="int64")
+
+
+def test_embeddings(model):
+    width = model.config["width"]
+    tokens = model.tokenizer.encode(PROMPT)
+    session = model.session()
+    features = session.features(tokens).numpy()
+    assert features.shape == (len(tokens), width) and session.tokens == tokens
+    for pooling, expected in (("mean", features.mean(0)), ("last", features[-1])):
+        vector = model.embed(PROMPT, pooling=pooling, normalize=False).numpy()
+        np.testing.assert_allclose(vector, expected, atol=1e-4)
+        unit = model.embed(tokens, pooling=pooling).numpy()
+        np.testing.assert_allclose(unit, expected / np.linalg.norm(expected), atol=1e-4)
+    texts = ["The cat sat on the mat.", "The dog sat on the mat.", "Numbers: 1 2 3 4 5 6"]
+    matrix = model.embed(texts).numpy()
+    assert matrix.shape == (3, width)
+    np.testing.assert_allclose(matrix[1], model.embed(texts[1]).numpy(), atol=1e-4)
+    assert matrix[0] @ matrix[1] > matrix[0] @ matrix[2]  # two sentences that differ in a word are nearer
+    with pytest.raises(ht.ValueError, match="pooling"):
+        model.embed(PROMPT, pooling="best")
+    with pytest.raises(ht.ValueError, match="no tokens"):
+        model.embed([])
+
+
+def test_features_become_scores():
+    """Times the output matrix, features are the scores."""
+    path = SHARED / "models" / "tinystories-656K" / "f32"
+    if not path.is_dir():
+        pytest.skip(f"{path} is not there")
+    model = ht.llm.load(path, cache_dtype="float32", sequences=2)
+    weights = ht.load(next(path.glob("*.safetensors")))
+    matrix = weights.get("lm_head.weight", weights.get("model.embed_tokens.weight")).numpy()
+    tokens = list(range(3, 23))
+    np.testing.assert_allclose(
+        model.session().features(tokens).numpy() @ matrix.T, model.session().feed_all(tokens).numpy(), atol=2e-3
+    )
+
+
+def test_session(model):
+    session = model.session()
+    first = session.generate(PROMPT, max_tokens=5, temperature=0)
+    assert session.generate(PROMPT, max_tokens=5, temperature=0).reused_tokens > first.reused_tokens == 0
+    assert "".join(session.stream(PROMPT, max_tokens=5, temperature=0)) == first.text
+    with pytest.raises(ht.ValueError, match="in use"):
+        [model.session() for _ in range(3)]
+
+
+def test_using_the_model_within_a_stream(model):
+    seen = []
+    for piece in model.stream(PROMPT, max_tokens=100, temperature=0, ignore_end=True):
+        seen.append(piece)
+        if len(seen) == 2:
+            model.generate(PROMPT, max_tokens=1)
+    assert len(seen) > 50
+
+
+def test_tokens_that_end_within_a_character(model):
+    """A token may be one byte of several."""
+    tokenizer = model.tokenizer
+    byte = tokenizer.encode("🙂", add_special=False)[-1]
+    assert len(tokenizer.bytes(byte)) == 1
+    assert "\ufffd" in tokenizer.decode([byte])
+    answer = model.generate(PROMPT, max_tokens=3, logit_bias={byte: 1e6}, logprobs=1)
+    assert answer.tokens == [byte] * 3 and "\ufffd" in answer.text and answer.logprobs[0].text == "\ufffd"
+
+
 def test_wrong_use(model, tmp_path):
     for options in (dict(temperature=-1), dict(speed=3), dict(top_p=5)):
         with pytest.raises(ht.ValueError):
             model.generate(PROMPT, max_tokens=1, **options)
     with pytest.raises(ht.ValueError):
         model.generate([10**6], max_tokens=1)
-    with pytest.raises((TypeError, RuntimeError)):
+    with pytest.raises(TypeError):
         model.generate(5)
+    with pytest.raises(TypeError, match="temperature cannot be 'hot'"):
+        model.generate(PROMPT, temperature="hot")
+    with pytest.raises(ht.ValueError, match="there is no option 'speed'; there are max_tokens, stop"):
+        model.generate(PROMPT, speed=3)
     with pytest.raises(RuntimeError, match="from the callback"):
 
         def fail(token, text):

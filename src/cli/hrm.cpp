@@ -28,9 +28,7 @@ void add_model_choice(CLI::App& command, ModelChoice& choice) {
 }
 
 hrm::HrmConfig config_of(const ModelChoice& choice) {
-  hrm::HrmConfig config = choice.name == "reference" ? hrm::reference_config()
-                          : choice.name == "trm"     ? hrm::trm_config()
-                                                     : hrm::sudoku_config();
+  hrm::HrmConfig config = hrm::config_from_name(choice.name);
   if (choice.features > 0) config.features = choice.features;
   if (choice.unit_features > 0) config.unit_features = choice.unit_features;
   if (choice.layers > 0) config.h_layers = config.l_layers = choice.layers;

@@ -50,30 +50,17 @@ int changed_cells(const Grid& a, const Grid& b) {
   return count;
 }
 
-std::string cell_name(int cell) { return fmt::format("row {} column {}", cell / 9 + 1, cell % 9 + 1); }
-
-// A puzzle that has a solution; says so where it has several.
-Grid checked_puzzle(const std::string& text) {
-  const Grid clues = hrm::parse_grid(text);
-  if (const auto [a, b] = hrm::conflict(clues); a >= 0)
-    throw ValueError(fmt::format("the puzzle has the digit {} twice where it may be once: {} and {}",
-                                 clues[static_cast<std::size_t>(a)], cell_name(a), cell_name(b)));
-  // Few clues have solutions beyond number: two are enough to know.
-  const auto analysis = hrm::analyse(clues, 2);
-  if (analysis.solutions == 0) throw ValueError("the puzzle has no solution");
-  if (analysis.solutions > 1) fmt::print(stderr, "the puzzle has several solutions; any of them will do\n");
-  return clues;
-}
-
 int run_solve(const SolveCommand& command) {
-  const Grid clues = checked_puzzle(command.puzzle);
+  const Grid clues = hrm::parse_grid(command.puzzle);
+  if (hrm::check_puzzle(clues).solutions > 1)
+    fmt::print(stderr, "the puzzle has several solutions; any of them will do\n");
   apply(command.device);
   hrm::Reasoner reasoner(hrm::load_model(command.model));
   const bool colours = isatty(STDOUT_FILENO) != 0;
   nlohmann::json trace = nlohmann::json::array();
   Grid before = clues;
   hrm::SolveOptions options{.most_segments = command.segments, .attempts = command.attempts};
-  options.on_segment = [&](std::int64_t segment, const Grid& grid, float q) {
+  options.on_segment = [&](std::size_t, std::int64_t segment, const Grid& grid, float q) {
     trace.push_back({{"segment", segment}, {"grid", hrm::to_text(grid)}, {"q_halt", q}});
     if (!command.quiet && !command.json)
       fmt::print("segment {}: {} cells changed, the model is {:.1f} % sure\n{}", segment,

@@ -21,9 +21,6 @@ struct TrainCommand {
   bool resume = false, quiet = false, json = false;
 };
 
-// Evaluation puzzles come from another sequence than those trained on.
-constexpr std::uint64_t evaluation_seed = 0x5EED0E7A1u;
-
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
@@ -53,18 +50,11 @@ int run_train(const TrainCommand& command) {
   if (!command.resume && !train::list_checkpoints(options.folder).empty())
     throw ValueError(fmt::format(
         "{} has checkpoints of another run: go on with --resume, or give another --output", command.output));
-  const auto sets = hrm::evaluation_sets(command.evaluation_puzzles, evaluation_seed);
+  const hrm::Evaluate evaluate = hrm::sudoku_evaluation(command.evaluation_puzzles);
   auto source = hrm::sudoku_source(training_puzzles(command), options.seed);
   // The limit is of the whole command: a machine may be lent by the minute.
   if (options.minutes > 0) options.minutes = std::max(0.01, options.minutes - seconds_since(start) / 60);
-  const auto result = hrm::train(options, source, [&](hrm::Reasoner& reasoner) {
-    hrm::Figures figures;
-    for (const auto& set : sets) {
-      const auto score = hrm::score(reasoner, set, {.most_segments = 16});
-      figures.emplace_back(set.name, static_cast<double>(score.solved) / static_cast<double>(score.puzzles));
-    }
-    return figures;
-  });
+  const auto result = hrm::train(options, source, evaluate);
 
   const auto model_file = options.folder / "model.safetensors";
   if (command.json) {

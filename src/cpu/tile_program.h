@@ -8,6 +8,7 @@
 #include "cpu/elementwise_kernels.h"
 #include "cpu/scratch.h"
 #include "device/step.h"
+#include "hearth/small_vector.h"
 
 namespace hearth::cpu {
 
@@ -75,8 +76,8 @@ class TileProgram {
    private:
     friend class TileProgram;
     Scratch memory_;
-    std::vector<void*> registers_;
-    std::vector<bool> loaded_;  // inputs that are the same for all tiles, once loaded
+    SmallVector<void*, 16> registers_;
+    SmallVector<bool, 16> loaded_;  // inputs that are the same for all tiles, once loaded
   };
 
   std::int64_t tile_length() const { return tile_length_; }

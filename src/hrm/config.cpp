@@ -139,6 +139,13 @@ HrmConfig sudoku_config() {
   return c;
 }
 
+HrmConfig config_from_name(const std::string& name) {
+  if (name == "reference") return reference_config();
+  if (name == "trm") return trm_config();
+  if (name == "sudoku") return sudoku_config();
+  throw ValueError(fmt::format("[HrmConfig] '{}' is not known; there are reference, trm and sudoku", name));
+}
+
 std::string to_json(const HrmConfig& config) {
   nlohmann::json json;
   for_each_member(config, [&](const char* name, const auto& value) { json[name] = value; });

@@ -91,9 +91,8 @@ std::vector<SolvedSudoku> solve(Reasoner& reasoner, std::span<const Grid> puzzle
              solves(grid, puzzles[puzzle_of(sequence)]);
     };
     if (options.on_segment && attempt == 0)
-      reason.on_segment = [&](std::int64_t, std::int64_t segment, std::span<const std::int32_t> t, float q) {
-        options.on_segment(segment, grid_of(t), q);
-      };
+      reason.on_segment = [&](std::int64_t sequence, std::int64_t segment, std::span<const std::int32_t> t,
+                              float q) { options.on_segment(puzzle_of(sequence), segment, grid_of(t), q); };
     const auto answers = reasoner.run(tokens, {}, reason);
     std::vector<std::size_t> unsolved;
     for (std::size_t i = 0; i < open.size(); ++i) {

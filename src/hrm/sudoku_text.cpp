@@ -34,6 +34,17 @@ Grid parse_grid(std::string_view text) {
   return grid;
 }
 
+SudokuAnalysis check_puzzle(const Grid& puzzle) {
+  const auto name = [](int cell) { return fmt::format("row {} column {}", cell / 9 + 1, cell % 9 + 1); };
+  if (const auto [a, b] = conflict(puzzle); a >= 0)
+    throw ValueError(fmt::format("the puzzle has the digit {} twice where it may be once: {} and {}",
+                                 puzzle[static_cast<std::size_t>(a)], name(a), name(b)));
+  // Few clues have solutions beyond number: two are enough to know.
+  const SudokuAnalysis analysis = analyse(puzzle, 2);
+  if (analysis.solutions == 0) throw ValueError("the puzzle has no solution");
+  return analysis;
+}
+
 std::string to_text(const Grid& grid) {
   std::string text;
   for (const auto digit : grid) text += digit == 0 ? '.' : static_cast<char>('0' + digit);

@@ -6,6 +6,8 @@
 namespace hearth::hrm {
 namespace {
 
+constexpr std::uint64_t evaluation_seed = 0x5EED0E7A1u;
+
 class SudokuSource : public ExampleSource {
  public:
   SudokuSource(std::vector<Puzzle> pool, std::uint64_t seed) : pool_(std::move(pool)), seed_(seed) {
@@ -41,6 +43,18 @@ std::vector<SudokuSet> evaluation_sets(std::int64_t count, std::uint64_t seed) {
           {"26-28 clues", made({.making = Making::dig, .clues_from = 26, .clues_to = 28})},
           {"minimal", made({.making = Making::dig, .clues_from = 0, .clues_to = 0})},
           {"hard", made({.making = Making::climb, .iterations = 12})}};
+}
+
+Evaluate sudoku_evaluation(std::int64_t count) {
+  return [sets = evaluation_sets(count, evaluation_seed)](Reasoner& reasoner) {
+    Figures figures;
+    for (const SudokuSet& set : sets) {
+      const SudokuScore result = score(reasoner, set, {.most_segments = 16});
+      figures.emplace_back(set.name,
+                           static_cast<double>(result.solved) / static_cast<double>(result.puzzles));
+    }
+    return figures;
+  };
 }
 
 SudokuScore score(const SudokuSet& set, std::span<const SolvedSudoku> results) {

@@ -136,6 +136,7 @@ class Run {
   double evaluation_seconds_ = 0;  // what an evaluation takes
   Clock::time_point saved_at_ = Clock::now(), logged_at_ = Clock::now();
   std::int64_t logged_ = 0;
+  bool stopped_ = false;  // by on_line
   std::vector<TrainLine> lines_;
   std::vector<EvaluationLine> evaluations_;
 };
@@ -197,6 +198,7 @@ void Run::log_line() {
                     .steps_per_second = steps / std::max(seconds_since(logged_at_), 1e-9)});
   logged_ = now_;
   logged_at_ = Clock::now();
+  if (options_.on_line && !options_.on_line(lines_.back())) stopped_ = true;
 }
 
 void Run::evaluate() {
@@ -308,6 +310,7 @@ TrainResult Run::run() {
   std::optional<train::Ending> ending;
   while (!ending) {
     if (share_done() >= 1) ending = train::Ending::finished;
+    if (stopped_) ending = train::Ending::stopped;
     if (interrupt.requested()) ending = train::Ending::interrupted;
     if (ending) break;
     step_.run(stream.next(), rate());

@@ -129,7 +129,8 @@ DecoderInput::DecoderInput(const std::vector<Tensor>& in)
   if (in.size() > 3) history = in[3];
 }
 
-Tensor decode(const ModelConfig& c, const Weights& weights, KeyValueCache& cache, const DecoderInput& input) {
+Tensor features(const ModelConfig& c, const Weights& weights, KeyValueCache& cache,
+                const DecoderInput& input) {
   const auto norm = [&](const Tensor& x, const Tensor& weight) {
     return weight.defined() ? rms_norm(x, weight, c.norm_epsilon) : x;
   };
@@ -171,8 +172,11 @@ Tensor decode(const ModelConfig& c, const Weights& weights, KeyValueCache& cache
                                                 : feed_forward(normed, w.feed_forward, c);
     x = x + norm(fed, w.post_feed_forward_norm);
   }
-  const Tensor last = norm(take(x, input.wanted, 0), weights.norm);
-  return soft_capped(project(last, weights.output), c.output_soft_cap);
+  return norm(take(x, input.wanted, 0), weights.norm);
+}
+
+Tensor decode(const ModelConfig& c, const Weights& weights, KeyValueCache& cache, const DecoderInput& input) {
+  return soft_capped(project(features(c, weights, cache, input), weights.output), c.output_soft_cap);
 }
 
 // Layer by layer, so that little memory is needed.

@@ -29,7 +29,11 @@ struct DecoderInput {
   explicit DecoderInput(const std::vector<Tensor>& in);
 };
 
-// (m, vocabulary), f32. Keys and values of the tokens are put into the cache first.
+// What the last norm gives of the tokens that are wanted, (m, width), f32. Keys and values of all tokens are
+// put into the cache first.
+Tensor features(const ModelConfig& config, const Weights& weights, KeyValueCache& cache,
+                const DecoderInput& input);
+// The scores of what follows them, (m, vocabulary), f32.
 Tensor decode(const ModelConfig& config, const Weights& weights, KeyValueCache& cache,
               const DecoderInput& input);
 

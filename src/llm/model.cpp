@@ -135,6 +135,9 @@ Model make_model(const ModelFile& file, const LoadOptions& options) {
   state->step = compile([raw](const std::vector<Tensor>& in) {
     return std::vector<Tensor>{decode(raw->config, raw->weights, raw->cache, DecoderInput(in))};
   });
+  state->feature_step = compile([raw](const std::vector<Tensor>& in) {
+    return std::vector<Tensor>{features(raw->config, raw->weights, raw->cache, DecoderInput(in))};
+  });
   return Model(std::move(state));
 }
 
@@ -167,20 +170,21 @@ void Model::State::check(const Piece& piece) const {
 }
 
 std::vector<float> Model::State::append(Sequence& sequence, std::span<const TokenId> tokens,
-                                        std::int64_t wanted) {
+                                        std::int64_t wanted, Output output) {
   check({&sequence, tokens, wanted});
   const auto count = static_cast<std::int64_t>(tokens.size());
-  std::vector<float> scores;
-  scores.reserve(static_cast<std::size_t>(wanted * config.vocabulary));
+  std::vector<float> rows;
+  rows.reserve(
+      static_cast<std::size_t>(wanted * (output == Output::scores ? config.vocabulary : config.width)));
   const std::int64_t chunk = chunk_size();
   for (std::int64_t first = 0; first < count; first += chunk) {
     const std::int64_t size = std::min(chunk, count - first);
-    const std::int64_t scored = std::clamp<std::int64_t>(first + size - (count - wanted), 0, size);
-    const Piece piece{
-        &sequence, tokens.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(size)), scored};
-    run({&piece, 1}, scores);
+    const std::int64_t asked = std::clamp<std::int64_t>(first + size - (count - wanted), 0, size);
+    const Piece piece{&sequence,
+                      tokens.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(size)), asked};
+    run({&piece, 1}, output, rows);
   }
-  return scores;
+  return rows;
 }
 
 std::vector<float> Model::State::append_together(std::span<const Piece> pieces) {
@@ -191,7 +195,7 @@ std::vector<float> Model::State::append_together(std::span<const Piece> pieces) 
   }
   std::vector<float> scores;
   if (total <= chunk_size()) {
-    run(pieces, scores);
+    run(pieces, Output::scores, scores);
     return scores;
   }
   for (const Piece& piece : pieces) {
@@ -236,9 +240,9 @@ void Model::State::upload(const std::vector<Indices>& given) {
   }
 }
 
-void Model::State::run(std::span<const Piece> pieces, std::vector<float>& scores) {
+void Model::State::run(std::span<const Piece> pieces, Output output, std::vector<float>& rows) {
   const std::int64_t pages = (context + page_size - 1) / page_size;
-  std::vector<std::int64_t> ids, owners, positions, slots, rows, table, history;
+  std::vector<std::int64_t> ids, owners, positions, slots, wanted, table, history;
   for (std::size_t owner = 0; owner < pieces.size(); ++owner) {
     const Piece& piece = pieces[owner];
     Sequence& sequence = *piece.sequence;
@@ -252,13 +256,13 @@ void Model::State::run(std::span<const Piece> pieces, std::vector<float>& scores
       slots.push_back(slot_of(sequence, position));
     }
     const auto end = static_cast<std::int64_t>(ids.size());
-    for (std::int64_t i = end - piece.wanted; i < end; ++i) rows.push_back(i);
+    for (std::int64_t i = end - piece.wanted; i < end; ++i) wanted.push_back(i);
     table.insert(table.end(), sequence.pages.begin(), sequence.pages.end());
     table.resize((owner + 1) * static_cast<std::size_t>(pages), 0);
   }
-  // Where nothing is to be scored, one row is, for nobody: a plan has a result.
-  const bool any_wanted = !rows.empty();
-  if (!any_wanted) rows.push_back(0);
+  // Where nothing is wanted, one row is, for nobody: a plan has a result.
+  const bool any_wanted = !wanted.empty();
+  if (!any_wanted) wanted.push_back(0);
   const NoGrad no_gradients;
   const DeviceScope here(device);
   const auto count = static_cast<std::int64_t>(ids.size());
@@ -266,20 +270,20 @@ void Model::State::run(std::span<const Piece> pieces, std::vector<float>& scores
   for (const auto* more : {&owners, &positions, &slots}) all.insert(all.end(), more->begin(), more->end());
   std::vector<Indices> given{{std::move(all), {4, count}},
                              {std::move(table), {static_cast<std::int64_t>(pieces.size()), pages}},
-                             {rows, {static_cast<std::int64_t>(rows.size())}}};
+                             {wanted, {static_cast<std::int64_t>(wanted.size())}}};
   if (pieces.size() == 1 && attends_together(count)) {
     const Sequence& sequence = *pieces[0].sequence;
     for (std::int64_t i = 0; i <= positions.back(); ++i) history.push_back(slot_of(sequence, i));
     given.push_back({std::move(history), {positions.back() + 1}});
   }
   upload(given);
-  const auto result = step(inputs);
+  const auto result = output == Output::scores ? step(inputs) : feature_step(inputs);
   if (any_wanted) {
     std::vector<float> values = result[0].to_vector<float>();
-    if (scores.empty())
-      scores = std::move(values);
+    if (rows.empty())
+      rows = std::move(values);
     else
-      scores.insert(scores.end(), values.begin(), values.end());
+      rows.insert(rows.end(), values.begin(), values.end());
   }
   for (const Piece& piece : pieces)
     piece.sequence->tokens.insert(piece.sequence->tokens.end(), piece.tokens.begin(), piece.tokens.end());

@@ -18,7 +18,9 @@ struct Sequence {
   std::vector<std::int64_t> pages;
 };
 
-// Tokens to be appended to a sequence, the last `wanted` of which are to be scored.
+enum class Output { scores, features };
+
+// Tokens to be appended to a sequence, of the last `wanted` of which the output is asked for.
 struct Piece {
   Sequence* sequence;
   std::span<const TokenId> tokens;
@@ -37,11 +39,14 @@ struct Model::State {
   std::int64_t sequences = 0, most_sequences = 1;
   std::size_t weight_bytes = 0, cache_bytes = 0;
   std::int64_t parameters = 0;
-  Compiled::Function step;     // arguments as in DecoderInput
-  std::vector<Tensor> inputs;  // of the last step
+  Compiled::Function step;          // arguments as in DecoderInput
+  Compiled::Function feature_step;  // the same
+  std::vector<Tensor> inputs;       // of the last step
 
-  // Appends tokens to a sequence; the scores of the successors of the last `wanted` of them, one row each.
-  std::vector<float> append(Sequence& sequence, std::span<const TokenId> tokens, std::int64_t wanted);
+  // Appends tokens to a sequence; of the last `wanted` of them the scores of their successors, or their
+  // features, one row each.
+  std::vector<float> append(Sequence& sequence, std::span<const TokenId> tokens, std::int64_t wanted,
+                            Output output = Output::scores);
   // The same with several sequences in one step, if they are not too long for that; rows in their order.
   std::vector<float> append_together(std::span<const Piece> pieces);
   void truncate(Sequence& sequence, std::int64_t count);
@@ -58,8 +63,8 @@ struct Model::State {
   };
   void upload(const std::vector<Indices>& given);
   void give_pages(Sequence& sequence, std::int64_t tokens);
-  // One run of the decoder.
-  void run(std::span<const Piece> pieces, std::vector<float>& scores);
+  // One run of the decoder, whose rows are added to `rows`.
+  void run(std::span<const Piece> pieces, Output output, std::vector<float>& rows);
 };
 
 Model make_model(const ModelFile& file, const LoadOptions& options);

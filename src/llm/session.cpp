@@ -7,9 +7,9 @@
 namespace hearth::llm {
 namespace {
 
-std::vector<std::vector<float>> rows_of(const std::vector<float>& flat, std::int64_t vocabulary) {
+std::vector<std::vector<float>> rows_of(const std::vector<float>& flat, std::int64_t width) {
   std::vector<std::vector<float>> rows;
-  for (auto at = flat.begin(); at != flat.end(); at += vocabulary) rows.emplace_back(at, at + vocabulary);
+  for (auto at = flat.begin(); at != flat.end(); at += width) rows.emplace_back(at, at + width);
   return rows;
 }
 
@@ -39,6 +39,12 @@ std::vector<float> Session::feed(std::span<const TokenId> tokens) {
 std::vector<std::vector<float>> Session::feed_all(std::span<const TokenId> tokens) {
   return rows_of(state_->model->append(state_->sequence, tokens, static_cast<std::int64_t>(tokens.size())),
                  state_->model->config.vocabulary);
+}
+
+std::vector<std::vector<float>> Session::features(std::span<const TokenId> tokens) {
+  const auto count = static_cast<std::int64_t>(tokens.size());
+  return rows_of(state_->model->append(state_->sequence, tokens, count, Output::features),
+                 state_->model->config.width);
 }
 
 std::vector<std::vector<float>> Session::feed_together(std::span<Session* const> sessions,

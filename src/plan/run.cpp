@@ -7,6 +7,7 @@
 #include "device/profile.h"
 #include "hearth/config.h"
 #include "hearth/error.h"
+#include "hearth/small_vector.h"
 #include "plan/plan.h"
 
 namespace hearth {
@@ -46,14 +47,14 @@ void check_results(const Plan& plan, const PlannedStep& step,
   }
 }
 
-KernelArguments arguments_of(const PlannedStep& step, const std::vector<void*>& pointers, const Buffer* arena,
+KernelArguments arguments_of(const PlannedStep& step, std::span<void* const> pointers, const Buffer* arena,
                              const PlanBindings& bindings) {
   void* const* places = pointers.data() + step.places_begin;
   return {places, places + step.inputs, bindings.numbers.data() + step.numbers_begin,
           arena ? static_cast<char*>(arena->data) + step.scratch : nullptr};
 }
 
-void replay(const Plan& plan, const std::vector<void*>& pointers, const Buffer* arena,
+void replay(const Plan& plan, std::span<void* const> pointers, const Buffer* arena,
             const std::vector<std::shared_ptr<Buffer>>& outputs, Backend& backend,
             const PlanBindings& bindings) {
   std::vector<StepRun> steps;
@@ -83,7 +84,7 @@ std::vector<std::shared_ptr<Buffer>> run_plan(const Plan& plan, Backend& backend
   }
   const auto arena = plan.arena_bytes ? backend.allocate(plan.arena_bytes, MemoryPurpose::arenas) : nullptr;
 
-  std::vector<void*> pointers(plan.places.size());
+  SmallVector<void*, 16> pointers(plan.places.size());
   for (std::size_t i = 0; i < plan.places.size(); ++i) {
     const Place& place = plan.places[i];
     void* base = place.kind == Place::Kind::leaf     ? bindings.leaves[place.index]
