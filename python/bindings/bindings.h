@@ -43,7 +43,7 @@ Tensor element(const Tensor& x, nb::handle index);
 // Computes the tensors, and what was assigned since the last time in this thread (running statistics, weights
 // changed by hand), so that the graph of earlier steps does not pile up. Called with the GIL, which it
 // releases.
-void evaluate(const std::vector<Tensor>& tensors);
+void evaluate(std::vector<Tensor> tensors);
 // The computed value of x as a variable of its own: another thread may assign x once the GIL is released.
 Tensor computed(const Tensor& x);
 // x.assign(value), to be computed with the next evaluate().

@@ -74,20 +74,20 @@ std::string repr(const Tensor& x) {
 
 }  // namespace
 
-void evaluate(const std::vector<Tensor>& tensors) {
+void evaluate(std::vector<Tensor> tensors) {
   if (tracing()) throw ValueError("[eval] a value was asked for while a function is being compiled");
-  std::vector<Tensor> all = std::exchange(assigned, {});
-  all.reserve(all.size() + tensors.size());
-  for (const Tensor& tensor : tensors) all.push_back(wrap(node_of(tensor, "eval")));
+  for (Tensor& tensor : tensors) tensor = wrap(node_of(tensor, "eval"));
+  tensors.insert(tensors.begin(), assigned.begin(), assigned.end());
+  assigned.clear();
   const nb::gil_scoped_release unlocked;
   // A plan is of one device.
-  while (!all.empty()) {
-    const Device device = all.front().device();
+  while (!tensors.empty()) {
+    const Device device = tensors.front().device();
     const auto others = std::stable_partition(
-        all.begin(), all.end(), [&](const Tensor& tensor) { return tensor.device() == device; });
-    if (others == all.end()) return eval(all);
-    eval({all.begin(), others});
-    all.erase(all.begin(), others);
+        tensors.begin(), tensors.end(), [&](const Tensor& tensor) { return tensor.device() == device; });
+    if (others == tensors.end()) return eval(tensors);
+    eval({tensors.begin(), others});
+    tensors.erase(tensors.begin(), others);
   }
 }
 

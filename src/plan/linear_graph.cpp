@@ -24,15 +24,9 @@ LinearGraph linearize(std::span<Node* const> outputs) {
   const std::uint64_t done = ++epoch;
 
   LinearGraph graph;
-  // Small graphs are evaluated often, and most of that would be memory asked for again and again.
-  constexpr std::size_t usual = 16;
-  graph.nodes.reserve(usual);
-  graph.ops.reserve(usual);
-  graph.inputs.reserve(usual);
-  graph.input_begin.reserve(usual);
   graph.input_begin.push_back(0);
   Hasher hasher;
-  SmallVector<Node*, usual> stack;
+  SmallVector<Node*, 16> stack;
 
   const auto append = [&](Node* node, Op op) {
     node->mark = done;

@@ -114,7 +114,7 @@ void eval(const std::vector<Tensor>& tensors) {
   }
   if (wanted.empty()) return;
 
-  std::vector<NodeRef> released;  // freed after the lock is given back
+  std::vector<std::vector<NodeRef>> released;  // freed after the lock is given back
   std::lock_guard lock(graph_mutex());
   std::erase_if(wanted, [](Node* node) { return node->evaluated.load(std::memory_order_relaxed); });
   if (wanted.empty()) return;
@@ -148,10 +148,7 @@ void eval(const std::vector<Tensor>& tensors) {
     if (node.evaluated.load(std::memory_order_relaxed)) continue;  // asked for twice
     node.storage = result_storage(*plan, i, outputs, leaf_storage);
     node.evaluated.store(true, std::memory_order_release);
-    if (!node.tracked) {
-      std::move(node.inputs.begin(), node.inputs.end(), std::back_inserter(released));
-      node.inputs.clear();
-    }
+    if (!node.tracked) released.push_back(std::exchange(node.inputs, {}));
   }
   last_stats = plan->stats;
   last_stats.from_cache = cached;
