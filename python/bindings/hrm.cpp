@@ -112,9 +112,10 @@ std::vector<Answer> run(SharedReasoner& self, const std::vector<std::int32_t>& t
 }
 
 std::vector<Solution> solve(SharedReasoner& self, const std::vector<Grid>& puzzles, std::int64_t segments,
-                            std::int64_t attempts, std::int64_t batch, nb::object on_segment) {
+                            std::int64_t attempts, std::int64_t patience, std::int64_t batch,
+                            nb::object on_segment) {
   std::vector<Solution> solutions(puzzles.size());
-  SolveOptions options{.most_segments = segments, .attempts = attempts, .batch = batch};
+  SolveOptions options{.most_segments = segments, .attempts = attempts, .patience = patience, .batch = batch};
   options.on_segment = [&](std::size_t puzzle, std::int64_t segment, const Grid& grid, float q_halt) {
     solutions[puzzle].drafts.push_back({grid, q_halt});
     const nb::gil_scoped_acquire locked;
@@ -371,7 +372,8 @@ void bind_hrm(nb::module_& parent) {
   nb::class_<SharedReasoner>(m, "CoreReasoner")
       .def(nb::init<std::shared_ptr<const Hrm>>(), "model"_a)
       .def("run", &run, "tokens"_a, "puzzles"_a, "options"_a)
-      .def("solve", &solve, "puzzles"_a, "segments"_a, "attempts"_a, "batch"_a, "on_segment"_a.none());
+      .def("solve", &solve, "puzzles"_a, "segments"_a, "attempts"_a, "patience"_a, "batch"_a,
+           "on_segment"_a.none());
 
   m.def("train", &train_model, "config"_a, "puzzles"_a, "evaluation_puzzles"_a, "device"_a.none(),
         "on_line"_a.none(), "options"_a);

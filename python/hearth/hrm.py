@@ -103,19 +103,20 @@ class Model:
         """A safetensors file with the configuration, and `notes` (texts by name), in its metadata."""
         self._native.save(str(path), dtype, notes or {})
 
-    def solve(self, puzzles, segments=32, attempts=8, batch=256, on_segment=None):
+    def solve(self, puzzles, segments=32, attempts=8, patience=6, batch=256, on_segment=None):
         """A Solution for a Sudoku, or a list of them for several.
 
         puzzles      a text of digits and '.', a Grid, a Puzzle or an array of digits; or several
         segments     of an attempt at most
         attempts     a puzzle that resists is tried again with its digits renamed
+        patience     segments without a change after which an attempt ends; 0: never
         batch        puzzles worked on at once
         on_segment   function of (number of the puzzle, segment, Grid, q_halt), called in the first attempt
 
         A puzzle with conflicting clues or without a solution is a ValueError.
         """
         grids, single = _grids(puzzles)
-        solutions = self._reasoner._native.solve(grids, segments, attempts, batch, on_segment)
+        solutions = self._reasoner._native.solve(grids, segments, attempts, patience, batch, on_segment)
         return solutions[0] if single else solutions
 
     def __repr__(self):

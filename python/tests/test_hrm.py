@@ -325,7 +325,7 @@ def each(*given):
     if not said: print("begun", flush=True)
     said.append(1)
 try:
-    model.solve(["." * 81] * 4, segments=10**6, on_segment=each)
+    model.solve(["." * 81] * 4, segments=10**6, patience=0, on_segment=each)
 except KeyboardInterrupt:
     print("interrupted")
 """
