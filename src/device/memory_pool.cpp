@@ -30,13 +30,26 @@ std::size_t budget_of(const Config& config, std::size_t total) {
   return static_cast<std::size_t>(cap > 0 ? std::min(cap, fraction) : fraction);
 }
 
-// The last of a size's blocks, which leaves the map when it was the only one.
+// The blocks of a size, which stays in the map without any: it will have one again soon. Null: there is none.
 template <class Blocks>
-auto pop(Blocks& blocks, typename Blocks::iterator size) {
-  auto block = std::move(size->second.back());
-  size->second.pop_back();
-  if (size->second.empty()) blocks.erase(size);
+auto* blocks_of(Blocks& blocks, std::size_t size) {
+  const auto found = blocks.find(size);
+  return found == blocks.end() || found->second.empty() ? nullptr : &found->second;
+}
+
+template <class Block>
+Block pop(std::vector<Block>& blocks) {
+  Block block = std::move(blocks.back());
+  blocks.pop_back();
   return block;
+}
+
+// The largest size that has blocks; 0: there is none.
+template <class Blocks>
+std::size_t largest(const Blocks& blocks) {
+  for (auto size = blocks.rbegin(); size != blocks.rend(); ++size)
+    if (!size->second.empty()) return size->first;
+  return 0;
 }
 
 }  // namespace
@@ -92,8 +105,8 @@ std::shared_ptr<Buffer> MemoryPool::allocate_marked(std::size_t bytes, std::func
   MarkedBlock block;
   {
     std::lock_guard lock(mutex_);
-    if (auto kept = free_marked_.find(size); kept != free_marked_.end()) {
-      block = pop(free_marked_, kept);
+    if (auto* kept = blocks_of(free_marked_, size)) {
+      block = pop(*kept);
       cached_ -= size;
       ++stats_.cache_hits;
     } else {
@@ -116,10 +129,10 @@ std::span<std::byte> MemoryPool::reserve(std::size_t bytes) {
 }
 
 void* MemoryPool::take(std::size_t bytes, std::size_t size) {
-  if (auto kept = free_.find(size); kept != free_.end()) {
+  if (auto* kept = blocks_of(free_, size)) {
     cached_ -= size;
     ++stats_.cache_hits;
-    return pop(free_, kept);
+    return pop(*kept);
   }
   for (MemoryReserve& reserve : reserves_)
     if (void* block = reserve.take(size)) {
@@ -190,12 +203,9 @@ void MemoryPool::release(void* data, std::size_t size) {
 // The largest first. Without any to keep, what was reserved goes too, where it is not in use.
 void MemoryPool::trim(std::size_t keep) {
   while (cached_ > keep) {
-    const auto marked = free_marked_.empty() ? free_marked_.end() : std::prev(free_marked_.end());
-    const auto plain = free_.empty() ? free_.end() : std::prev(free_.end());
-    const bool take_plain =
-        marked == free_marked_.end() || (plain != free_.end() && plain->first >= marked->first);
-    const std::size_t size = take_plain ? plain->first : marked->first;
-    release(take_plain ? pop(free_, plain) : pop(free_marked_, marked).data, size);
+    const std::size_t plain = largest(free_), marked = largest(free_marked_);
+    const std::size_t size = std::max(plain, marked);
+    release(plain >= marked ? pop(free_[size]) : pop(free_marked_[size]).data, size);
     cached_ -= size;
   }
   if (keep > 0) return;
@@ -210,8 +220,7 @@ MemoryStats MemoryPool::stats() const {
   std::lock_guard lock(mutex_);
   MemoryStats stats = stats_;
   stats.limit = std::min(budget_, total_memory());
-  if (!free_.empty()) stats.largest_kept = free_.rbegin()->first;
-  if (!free_marked_.empty()) stats.largest_kept = std::max(stats.largest_kept, free_marked_.rbegin()->first);
+  stats.largest_kept = std::max(largest(free_), largest(free_marked_));
   for (const MemoryReserve& reserve : reserves_)
     stats.largest_kept = std::max(stats.largest_kept, reserve.largest_hole());
   return stats;
