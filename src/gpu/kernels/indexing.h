@@ -142,7 +142,7 @@ template <class Index, bool with_x, class Pair, class T, int N>
 DEVICE void add_sorted(const Packet<T, N>* x, const Packet<T, N>* source, Packet<T, N>* out,
                        const Pair* sorted, const typename Pair::Position* starts, const Nest<5>& nest,
                        const Nest<1>& along, u64 count) {
-  constexpr int under_way = 16;  // of words that are frequent, one thread has thousands to wait for
+  constexpr int under_way = 8;  // of words that are frequent, one thread has thousands to wait for
   using S = typename Sum<T>::Type;
   for (u64 i = global_thread(); i < count; i += global_threads()) {
     const auto offsets = nest.at((Index)i);
