@@ -214,13 +214,17 @@ TEST(HrmFiles, AModelOfAnotherShapeIsRefused) {
 
 // ---- inference
 
-TEST(Reasoner, SequencesThatLeaveTheBatchDoNotChangeTheOthers) {
+std::shared_ptr<Hrm> untrained_model() {
   HrmConfig config = sudoku_config();
   config.features = 16;
   config.unit_features = 4;
   config.precision = DType::f32;
   manual_seed(3);
-  Reasoner reasoner(std::make_shared<Hrm>(config));
+  return std::make_shared<Hrm>(config);
+}
+
+TEST(Reasoner, SequencesThatLeaveTheBatchDoNotChangeTheOthers) {
+  Reasoner reasoner(untrained_model());
   constexpr std::int64_t count = 7;
   std::vector<std::int32_t> tokens(count * 81);
   for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::int32_t>(1 + i * i % 10);
@@ -250,12 +254,7 @@ TEST(Reasoner, SequencesThatLeaveTheBatchDoNotChangeTheOthers) {
 }
 
 TEST(Solve, EverySegmentOfEveryPuzzleIsSeen) {
-  HrmConfig config = sudoku_config();
-  config.features = 16;
-  config.unit_features = 4;
-  config.precision = DType::f32;
-  manual_seed(3);
-  Reasoner reasoner(std::make_shared<Hrm>(config));
+  Reasoner reasoner(untrained_model());
   const Puzzle puzzle = make_puzzle({.clues_from = 60, .clues_to = 60}, 1, 0);
   const std::vector<Grid> puzzles{puzzle.clues, Grid{}, puzzle.clues};
   std::vector<std::vector<Grid>> seen(puzzles.size());

@@ -159,18 +159,19 @@ void add_hrm_eval(CLI::App& hrm_command, Action& action) {
           "CSV file with question and answer, and where it has them source and rating (default: fresh "
           "puzzles)")
       ->type_name("FILE");
-  const CLI::Validator positive = CLI::Validator(CLI::PositiveNumber).description("");
+  const CLI::Validator positive = CLI::Range(1, 1 << 30).description("");
+  const CLI::Validator not_negative = CLI::Range(0, 1 << 30).description("");
   const auto number = [&](const char* name, auto& value, const char* what) {
     return command->add_option(name, value, what)->type_name("N")->capture_default_str();
   };
   number("--count", options->count, "Fresh puzzles of each kind")->check(positive);
   number("--limit", options->limit, "Puzzles of each source of the file at most; 0: all")
-      ->check(CLI::Validator(CLI::NonNegativeNumber).description(""));
+      ->check(not_negative);
   number("--seed", options->seed, "Seed of the fresh puzzles");
   number("--segments", options->solving.most_segments, "Segments of an attempt at most")->check(positive);
   number("--patience", options->solving.patience,
          "Segments without a change after which an attempt is given up; 0: never")
-      ->check(CLI::Validator(CLI::NonNegativeNumber).description(""));
+      ->check(not_negative);
   number("--attempts", options->solving.attempts, "Attempts, each with the digits renamed")->check(positive);
   number("--batch", options->solving.batch, "Puzzles worked on at once; 1 shows the time of one")
       ->check(positive);
