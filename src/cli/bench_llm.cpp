@@ -10,9 +10,11 @@
 #include "cli/commands.h"
 #include "cli/language_model.h"
 #include "cli/table.h"
+#include "hearth/config.h"
 #include "hearth/error.h"
 #include "hearth/eval.h"
 #include "hearth/ops.h"
+#include "hearth/profile.h"
 #include "hearth/progress.h"
 #include "hearth/random.h"
 #include "llm/model.h"
@@ -34,6 +36,7 @@ struct BenchOptions {
   std::vector<std::int64_t> lengths = {128, 512};
   std::int64_t tokens = 32;
   int repeats = 3;
+  std::string profile;
   bool json = false;
 };
 
@@ -85,6 +88,20 @@ double weight_bytes_per_step(const llm::Model& model, std::int64_t sequences) {
   return bytes;
 }
 
+// Where the time of one step of all sequences goes. Its kernels are started and timed one by one, which takes
+// longer than the replay of the whole that is measured.
+void profile_step(const std::vector<llm::Session*>& sessions, const std::string& file) {
+  const Config before = hearth::config();
+  Config profiled = before;
+  profiled.enable_profiling = true;
+  set_config(profiled);
+  clear_profile();
+  llm::Session::feed_together(sessions, std::vector<std::vector<TokenId>>(sessions.size(), {0}));
+  set_config(before);
+  fmt::print(stderr, "{}", profile_table());
+  write_profile_trace(file);
+}
+
 // Nothing where it was interrupted.
 std::optional<Row> measure(const llm::Model& model, std::int64_t length, const BenchOptions& options,
                            const train::InterruptGuard& interrupt) {
@@ -112,6 +129,10 @@ std::optional<Row> measure(const llm::Model& model, std::int64_t length, const B
     if (repeat == 0) continue;  // plans are made and kernels compiled
     prompt_seconds.push_back(first);
     token_seconds.push_back(seconds_since(start) / static_cast<double>(options.tokens) / count);
+  }
+  if (!options.profile.empty()) {
+    for (llm::Session& session : sessions) session.truncate(length);
+    profile_step(all, options.profile);
   }
   // Of the cache, pages that are not full are not read.
   const double cached_token =
@@ -233,6 +254,10 @@ void add_bench(CLI::App& app, Action& action) {
   command->add_option("--repeats", options->repeats, "Times; the median counts")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
+  command
+      ->add_option("--profile", options->profile,
+                   "Show where the time of a step goes, and write it to a file for chrome://tracing")
+      ->type_name("FILE");
   command->add_flag("--json", options->json, "Print the figures as JSON");
   command->callback([options, &action] { action = [options] { return bench(*options); }; });
 }
