@@ -91,6 +91,7 @@ class BatchedElementwise final : public Kernel {
         "struct alignas(8) Part {{\n{}  alignas(8) u32 count;\n  u32 first_block;\n}};\n"
         "struct Parts {{\n  Part part[{}];\n}};\n"
         "KERNEL_OF({}) void elementwise(const Parts parts, u32 count) {{\n"
+        "  after_previous();\n"
         "  u32 number = 0;\n"
         "  while (number + 1 < count && blockIdx.x >= parts.part[number + 1].first_block) ++number;\n"
         "  const Part& part = parts.part[number];\n{}"

@@ -68,6 +68,17 @@ DeviceFacts ask(const Driver& driver, int ordinal) {
   return facts;
 }
 
+// Whether every kernel of a text waits for the one before it.
+bool all_wait(std::string_view text) {
+  const auto count = [&](std::string_view word) {
+    std::size_t times = 0;
+    for (std::size_t at = 0; (at = text.find(word, at)) != std::string_view::npos; at += word.size()) ++times;
+    return times;
+  };
+  const std::size_t kernels = count("KERNEL");
+  return kernels > 0 && count("after_previous();") == kernels;
+}
+
 }  // namespace
 
 GpuDevice::GpuDevice(const Driver& driver, int ordinal, Device device, DeviceFacts facts,
@@ -213,6 +224,7 @@ Function GpuDevice::load(const KernelSource& source, const std::string& name) {
   }
   check(result, "loading a kernel");
   Function function;
+  function.starts_early = target().early_start && all_wait(source.text);
   check(driver_.call.module_function(&function.handle, module, name.c_str()), "finding a kernel");
   int most = 0;
   if (driver_.call.function_attribute(&most, static_cast<int>(FunctionAttribute::threads_per_block),

@@ -31,7 +31,8 @@ struct DeviceFacts {
 // A kernel on a device.
 struct Function {
   FunctionHandle handle = nullptr;
-  int most_threads = 1024;  // per block, as its registers allow
+  int most_threads = 1024;    // per block, as its registers allow
+  bool starts_early = false;  // waits itself for the kernel before it (after_previous() in kernels/gpu.h)
 };
 
 // The arguments of a launch, by address: values must live until launch() returns.

@@ -149,7 +149,7 @@ class ElementwiseKernel final : public Kernel {
       text += size_parameters("x", axes());
       text += stride_parameters("x", axes(), code_.inputs().size() + 1);
     }
-    text += fmt::format(") {{\n  using Index = {};\n", index_type(count_));
+    text += fmt::format(") {{\n  after_previous();\n  using Index = {};\n", index_type(count_));
     switch (walk) {
       case Walk::linear:
         text += packet > 1 ? linear_packets(packet) : linear_elements();

@@ -50,6 +50,7 @@ KernelSource gather_source(std::int64_t unit, DType indices, std::string_view in
           fmt::format("#include \"indexing.h\"\n"
                       "KERNEL void gather_units(const {0}* x, const {1}* indices, {0}* out, Nest<2> nest,\n"
                       "                         i64 axis_stride, i64 size, u64 count, Fault fault) {{\n"
+                      "  after_previous();\n"
                       "  gather_units<{2}>(x, indices, out, nest, axis_stride, size, count, fault);\n}}\n",
                       unit_type(unit), storage_type(indices), index),
           {},

@@ -17,7 +17,7 @@ namespace hearth::gpu {
 
 namespace {
 
-constexpr unsigned threads = 256;
+constexpr unsigned threads = 256, combining_threads = 512;
 
 // ---- store_rows
 
@@ -38,7 +38,7 @@ KernelSource store_source(std::string_view from, std::string_view to, std::size_
           fmt::format("#include \"key_value_cache.h\"\n"
                       "KERNEL void store_rows(const i64* indices, i64 index_stride, const {0}* values,\n"
                       "                       Nest<1> places, u64 count, u64 length, i64 rows, {1}* out,\n"
-                      "                       Fault fault) {{\n"
+                      "                       Fault fault) {{\n  after_previous();\n"
                       "  store_rows(out, indices, index_stride, values, places, count, length, rows, "
                       "fault);\n}}\n",
                       from, to),
@@ -144,13 +144,13 @@ class CachedAttentionKernel final : public Kernel {
     blocks_ =
         static_cast<std::int64_t>(shape_.queries) * shape_.groups * ((shared_heads + heads_ - 1) / heads_);
     // Few blocks: each takes a part of the keys. How many keys there are is known on the device only.
-    constexpr std::int64_t least_keys = 64, most_splits = 64;
+    constexpr std::int64_t least_keys = 64;
     const std::int64_t capacity =
         shape_.window > 0 ? std::min<std::int64_t>(shape_.window, std::int64_t{shape_.pages} * shape_.page)
                           : std::int64_t{shape_.pages} * shape_.page;
     const std::int64_t wanted = (4 * device.compute_units() + blocks_ - 1) / blocks_;
-    shape_.splits =
-        static_cast<int>(std::clamp<std::int64_t>(std::min(wanted, capacity / least_keys), 1, most_splits));
+    shape_.splits = static_cast<int>(
+        std::clamp<std::int64_t>(std::min(wanted, capacity / least_keys), 1, most_attention_splits));
     attend_ = device.function({"cached_attention", text(step), {}, scaled_ ? 8u : 16u}, "cached_attention");
     if (shape_.splits > 1) combine_ = device.function({"cached_attention", text(step), {}}, "combine_splits");
   }
@@ -171,28 +171,29 @@ class CachedAttentionKernel final : public Kernel {
                    in[5], arguments.outputs[0], partial,
                    Fault{device_.fault(), static_cast<std::uint64_t>(Op::cached_attention)});
     if (shape_.splits == 1) return;
-    const auto elements = static_cast<std::uint64_t>(shape_.queries) *
-                          static_cast<std::uint64_t>(shape_.heads) *
-                          static_cast<std::uint64_t>(shape_.features);
-    device_.launch(combine_, {.x = device_.grid_for(elements, threads), .threads = threads}, shape_, in[4],
-                   partial, arguments.outputs[0]);
+    device_.launch(combine_,
+                   {.x = static_cast<unsigned>(shape_.queries * shape_.heads), .threads = combining_threads},
+                   shape_, in[4], partial, arguments.outputs[0]);
   }
 
  private:
   std::string text(const Step& step) const {
     const std::string_view q = storage_type(step.inputs[0].dtype), cache = storage_type(step.inputs[1].dtype);
-    const unsigned lanes = std::bit_ceil((static_cast<unsigned>(shape_.features) + 7) / 8);
+    const unsigned features = std::bit_ceil(static_cast<unsigned>(shape_.features));
     return fmt::format(
         "#include \"key_value_cache.h\"\n"
         "KERNEL_OF(256) void cached_attention(CachedAttentionShape shape, const {0}* q, const {1}* keys,\n"
         "    const {1}* values, const f16* key_scales, const f16* value_scales, const i64* sequences,\n"
         "    const i64* positions, const i64* table, {0}* out, f32* partial, Fault fault) {{\n"
-        "  cached::attend<{0}, {1}, {2}, {3}>(shape, q, keys, values, key_scales, value_scales, sequences, "
-        "positions, table, out, partial, fault);\n}}\n"
-        "KERNEL void combine_splits(CachedAttentionShape shape, const i64* positions, const f32* partial, "
-        "{0}* out) {{\n"
-        "  cached::combine(shape, positions, partial, out);\n}}\n",
-        q, cache, heads_, lanes);
+        "  after_previous();\n"
+        "  cached::attend<{0}, {1}, {2}, {3}, {6}>(shape, q, keys, values, key_scales, value_scales,\n"
+        "      sequences, positions, table, out, partial, fault);\n}}\n"
+        "KERNEL_OF({4}) void combine_splits(CachedAttentionShape shape, const i64* positions,\n"
+        "    const f32* partial, {0}* out) {{\n"
+        "  after_previous();\n"
+        "  cached::combine<{0}, {4}, {5}>(shape, positions, partial, out);\n}}\n",
+        q, cache, heads_, shape_.features, combining_threads, combining_threads / features,
+        shape_.soft_cap > 0);
   }
 
   GpuDevice& device_;

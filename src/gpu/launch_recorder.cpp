@@ -16,7 +16,12 @@ LaunchRecorder::~LaunchRecorder() { recorder = outer_; }
 LaunchRecorder* LaunchRecorder::current() { return recorder; }
 
 void LaunchRecorder::add(const Function& function, const LaunchShape& shape, Arguments& arguments) {
-  Launch launch{.function = function.handle, .shape = shape, .values = {}, .offsets = {}, .work = {}};
+  Launch launch{.function = function.handle,
+                .shape = shape,
+                .values = {},
+                .offsets = {},
+                .starts_early = function.starts_early,
+                .work = {}};
   launch.offsets.reserve(arguments.count());
   std::size_t bytes = 0;
   for (std::size_t i = 0; i < arguments.count(); ++i) {
@@ -35,6 +40,7 @@ void LaunchRecorder::add_foreign(std::span<const void* const> pointers, ForeignW
                        .shape = {},
                        .values = {bytes.begin(), bytes.end()},
                        .offsets = {},
+                       .starts_early = false,
                        .work = std::move(work)});
 }
 

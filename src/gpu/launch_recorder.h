@@ -17,6 +17,7 @@ class LaunchRecorder {
     LaunchShape shape;
     std::vector<std::byte> values;       // of the arguments, one after another
     std::vector<std::uint32_t> offsets;  // of each in `values`
+    bool starts_early = false;           // see Function
     ForeignWork work;  // instead of a kernel: function is null, values are the pointers that it uses
 
     bool operator==(const Launch& other) const {

@@ -178,8 +178,9 @@ class SkinnyKernel final : public MatmulKernel {
                threads, storage_type(product_.a.dtype), storage_type(product_.b.dtype), finish.parameters,
                matrix_sources(product_)) +
            fmt::format(
-               "  gemv::multiply<{}, {}, {}, {}, {}>(shape, {}, {}, Finish{{stack, shape.rows, "
-               "shape.columns{}}});\n}}\n",
+               "  gemv::bring_near<{1}, {2}, {3}, {4}>(shape, {5});\n  after_previous();\n"
+               "  gemv::multiply<{0}, {1}, {2}, {3}, {4}>(shape, {5}, {6}, Finish{{stack, shape.rows, "
+               "shape.columns{7}}});\n}}\n",
                few_, rows_, packets ? length_ : 1, waves_, swapped_, swapped_ ? "source_b" : "source_a",
                swapped_ ? "source_a" : "source_b", finish.members);
   }

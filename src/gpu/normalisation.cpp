@@ -206,7 +206,7 @@ class NormalisationKernel final : public Kernel {
     const auto make_sum = [&] {
       return KernelSource{"sum_parameters",
                           fmt::format("{2}KERNEL_OF(256) void sum_parameters(const {0}* partial, {1}* out, "
-                                      "u32 rows, u64 columns) {{\n"
+                                      "u32 rows, u64 columns) {{\n  after_previous();\n"
                                       "  sum_columns(partial, out, rows, columns);\n}}\n",
                                       compute_type(dtype_), storage_type(result_), include_text()),
                           {}};
@@ -273,7 +273,7 @@ class NormalisationKernel final : public Kernel {
     for (std::size_t i = 0; i < inputs_.size(); ++i) text += fmt::format("i64 {}_step, ", names[i]);
     text += fmt::format(
         "{} epsilon, u32 lanes, u32 slices, Op::First::Total* firsts, Op::Second::Total* seconds", compute);
-    text += size_parameters("r", axes) + stride_parameters("r", axes, 2) + ") {\n";
+    text += size_parameters("r", axes) + stride_parameters("r", axes, 2) + ") {\n  after_previous();\n";
     text += line_text(axes);
     const int packet = division.packet;
     if (gives_parameters())

@@ -30,8 +30,9 @@ class DequantiseKernel final : public Kernel {
         count_(block_count(step.inputs[0])),
         runs_(count_ * block_elements(step.inputs[0].dtype) / 16) {
     const std::string text = fmt::format(
-        "KERNEL void dequantise_blocks(Blocks blocks, {1}* out) {{ dequantise<quantised::{0}>(blocks, out); "
-        "}}\n",
+        "KERNEL void dequantise_blocks(Blocks blocks, {1}* out) {{\n"
+        "  after_previous();\n"
+        "  dequantise<quantised::{0}>(blocks, out);\n}}\n",
         dtype_name(step.inputs[0].dtype), storage_type(step.outputs[0].dtype));
     function_ = device.function({"dequantise", kernel_text(text), {}, 16}, "dequantise_blocks");
   }
@@ -58,7 +59,7 @@ class TakeKernel final : public Kernel {
     const std::string text = fmt::format(
         "KERNEL void take_rows(Blocks blocks, const i64* indices, {1}* out, Nest<1> places, u64 runs, i64 "
         "rows,\n"
-        "                      u64 count, Fault fault) {{\n"
+        "                      u64 count, Fault fault) {{\n  after_previous();\n"
         "  take<quantised::{0}>(blocks, indices, places, runs, rows, count, out, fault);\n}}\n",
         dtype_name(step.inputs[0].dtype), storage_type(step.outputs[0].dtype));
     function_ = device.function({"quantised_take", kernel_text(text), {}, 16}, "take_rows");

@@ -137,8 +137,9 @@ class FewRowsKernel final : public BlockProduct {
       return kernel_text(fmt::format(
           "KERNEL_OF({0}) void multiply_blocks(Blocks blocks, const {1}* x, i64 row_stride, i64 k_stride,\n"
           "    u32 rows, u32 columns, u32 depth, u32 parts{4}) {{\n"
+          "{2}  work.bring_near();\n  after_previous();\n"
           "  u8* q = launched_shared<u8>();\n"
-          "  Rounding* roundings = reinterpret_cast<Rounding*>(q + rows * depth);\n{2}"
+          "  Rounding* roundings = reinterpret_cast<Rounding*>(q + rows * depth);\n"
           "  multiply_few(work, q, roundings, finish, [&] {{\n"
           "    round_rows<quantised::{3}>(x, row_stride, k_stride, rows, depth, q, roundings, threadIdx.x, "
           "blockDim.x);\n"
@@ -147,12 +148,13 @@ class FewRowsKernel final : public BlockProduct {
     return kernel_text(fmt::format(
         "KERNEL void round_activations(const {1}* x, i64 row_stride, i64 k_stride, u8* q, Rounding* "
         "roundings,\n"
-        "    u32 rows, u32 depth) {{\n"
+        "    u32 rows, u32 depth) {{\n  after_previous();\n"
         "  round_rows<quantised::{3}>(x, row_stride, k_stride, rows, depth, q, roundings, "
         "(u32)global_thread(), "
         "(u32)global_threads());\n}}\n"
         "KERNEL_OF({0}) void multiply_blocks(Blocks blocks, const u8* q, const Rounding* roundings,\n"
         "    u32 rows, u32 columns, u32 depth, u32 parts{4}) {{\n{2}"
+        "  work.bring_near();\n  after_previous();\n"
         "  multiply_few(work, q, roundings, finish, [] {{}});\n}}\n",
         few_threads, type, work, format, finish_.parameters));
   }

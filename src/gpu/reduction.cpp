@@ -258,7 +258,8 @@ class ReductionKernel final : public Kernel {
     text += fmt::format("KERNEL_OF({}) void reduction(", threads) + code_.parameters() +
             "Reducer::Total* partial, u64 kept, u64 reduced, u32 group, u32 slices";
     text += size_parameters("k", kept_axes) + stride_parameters("k", kept_axes, operands);
-    text += size_parameters("r", reduced_axes) + stride_parameters("r", reduced_axes, operands) + ") {\n";
+    text += size_parameters("r", reduced_axes) + stride_parameters("r", reduced_axes, operands) +
+            ") {\n  after_previous();\n";
     text += "  const auto evaluate = [&](Index kept_at, Index reduced_at) {\n";
     text += index_statements("    ", "kept_at", "k", kept_axes);
     text += index_statements("    ", "reduced_at", "r", reduced_axes);
@@ -315,7 +316,7 @@ class ReductionKernel final : public Kernel {
         "combine",
         fmt::format("#include \"reduce.h\"\n"
                     "KERNEL void combine({0}* result, const {1}::Total* partial, u64 kept, u64 slices, "
-                    "u64 kept_step, u64 slice_step, u32 lanes) {{\n"
+                    "u64 kept_step, u64 slice_step, u32 lanes) {{\n  after_previous();\n"
                     "  combine_slices<{1}>(result, partial, kept, slices, kept_step, slice_step, lanes);\n"
                     "}}\n",
                     storage_type(code_.outputs()[0]), reducer_),

@@ -101,13 +101,15 @@ class GraphReplay final : public Replay {
     GraphHandle graph_;
   };
 
-  int add_node(const Launch& launch, GraphNodeHandle& node, GraphNodeHandle last) const {
+  int add_node(const Launch& launch, GraphNodeHandle& node, GraphNodeHandle last, bool last_is_kernel) const {
     const DriverTable& call = device_.driver().call;
     const std::size_t count = last != nullptr ? 1 : 0;
     if (launch.work) return call.graph_add_child(&node, graph_, &last, count, Child(device_, launch).graph());
-    return with_node(launch, [&](const KernelNode& parameters) {
-      return call.graph_add_kernel(&node, graph_, &last, count, parameters);
+    const bool early = launch.starts_early && last_is_kernel && call.graph_follow_early != nullptr;
+    const int code = with_node(launch, [&](const KernelNode& parameters) {
+      return call.graph_add_kernel(&node, graph_, &last, early ? 0 : count, parameters);
     });
+    return code == 0 && early ? call.graph_follow_early(graph_, last, node) : code;
   }
 
   int update_node(const Launch& launch, GraphNodeHandle node) const {
@@ -132,14 +134,16 @@ class GraphReplay final : public Replay {
     const DriverTable& call = device_.driver().call;
     device_.check(call.graph_create(&graph_, 0), "making a graph");
     GraphNodeHandle last = nullptr;
+    bool last_is_kernel = false;
     for (const StepRun& run : steps) {
       RecordedStep step;
       step.remember(run);
       step.launches = record(run);
       for (const Launch& launch : step.launches) {
         GraphNodeHandle node = nullptr;
-        device_.check(add_node(launch, node, last), "adding to a graph");
+        device_.check(add_node(launch, node, last, last_is_kernel), "adding to a graph");
         step.nodes.push_back(last = node);
+        last_is_kernel = !launch.work;
       }
       steps_.push_back(std::move(step));
     }

@@ -127,6 +127,7 @@ class RopeKernel final : public Kernel {
     return {"rope",
             fmt::format("#include \"rope.h\"\n"
                         "KERNEL void angles(RopeTurns turns, {0}* cosine, {0}* sine, u64 time) {{\n"
+                        "  after_previous();\n"
                         "  rope_angles(turns, cosine, sine, time);\n}}\n",
                         compute_type(dtype_)),
             {}};
@@ -141,7 +142,7 @@ class RopeKernel final : public Kernel {
         in_table() ? fmt::format("const {0}* cosine, const {0}* sine", compute_type(dtype_))
                    : "RopeTurns turns",
         index_type(loop_.count() * half_));
-    text += size_parameters("r", axes) + stride_parameters("r", axes, 1) + ") {\n";
+    text += size_parameters("r", axes) + stride_parameters("r", axes, 1) + ") {\n  after_previous();\n";
     text += "  const auto row_at = [&](Index row) {\n" + index_statements("    ", "row", "r", axes);
     text += "    return x + (" + place_text(0, "r", axes) + ");\n  };\n";
     text += fmt::format(

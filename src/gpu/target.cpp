@@ -15,6 +15,7 @@ Target nvidia(const std::string& name) {
     target.matrix = MatrixUnit::wgmma90;
   else if (capability >= 80)
     target.matrix = MatrixUnit::mma80;
+  target.early_start = capability >= 90;
   if (capability >= 89) target.float8 = Float8::ocp;
   target.shared_bytes = capability == 80 || capability == 87                         ? 163 << 10
                         : capability == 90 || capability == 100 || capability == 103 ? 227 << 10

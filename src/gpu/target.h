@@ -27,6 +27,7 @@ struct Target {
   int wave_size = 32;
   MatrixUnit matrix = MatrixUnit::none;
   Float8 float8 = Float8::none;
+  bool early_start = false;             // a kernel can be started while the one before it still runs
   bool int8_dot = false;                // four products of bytes in one instruction
   std::size_t shared_bytes = 64 << 10;  // that a block may have
   int vector_registers = 1024;          // per lane, shared by the waves of a SIMD (AMD)

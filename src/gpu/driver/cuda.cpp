@@ -22,6 +22,8 @@ struct Cuda {
   int (*graph_add_kernel)(void** node, void* graph, void* const* after, std::size_t count,
                           const void* parameters) = nullptr;
   int (*graph_update_kernel)(void* executable, void* node, const void* parameters) = nullptr;
+  int (*graph_add_dependencies)(void* graph, void* const* from, void* const* to, const void* edges,
+                                std::size_t count) = nullptr;
   int (*set_function_attribute)(void* function, int attribute, int value) = nullptr;
   int (*enable_peer)(void* context, unsigned flags) = nullptr;
   int (*host_allocate)(void** memory, std::size_t bytes, unsigned flags) = nullptr;
@@ -100,6 +102,12 @@ int graph_add_kernel(void** node, void* graph, void* const* after, std::size_t c
 int graph_update_kernel(void* executable, void* node, const KernelNode& kernel) {
   const KernelNodeParameters parameters = parameters_of(kernel);
   return cuda.graph_update_kernel(executable, node, &parameters);
+}
+int graph_follow_early(void* graph, void* after, void* node) {
+  // CUgraphEdgeData: as soon as all blocks of the kernel `after` allow it.
+  constexpr unsigned char port_programmatic = 1, type_programmatic = 1;
+  const unsigned char edge[8] = {port_programmatic, 0, type_programmatic};
+  return cuda.graph_add_dependencies(graph, &after, &node, edge, 1);
 }
 int allow_shared(void* function, int bytes) {
   constexpr int max_dynamic_shared = 8;
@@ -193,6 +201,8 @@ void bind_driver(const Library& library, Driver& driver, std::vector<std::string
   library.bind(call.error_text, {"cuGetErrorString"}, missing);
   std::vector<std::string> may_be_missing;
   library.bind(call.encode_tensor_map, {"cuTensorMapEncodeTiled"}, may_be_missing);
+  library.bind(cuda.graph_add_dependencies, {"cuGraphAddDependencies_v2"}, may_be_missing);
+  if (cuda.graph_add_dependencies != nullptr) call.graph_follow_early = graph_follow_early;
   call.device_architecture = device_architecture;
   call.use_device = use_device;
   call.enable_peer = enable_peer;

@@ -117,6 +117,9 @@ struct DriverTable {
                           std::size_t count, const KernelNode& kernel) = nullptr;
   int (*graph_update_kernel)(GraphExecHandle executable, GraphNodeHandle node,
                              const KernelNode& kernel) = nullptr;
+  // The kernel `node` follows the kernel `after`, and is started before that has ended; null where kernels
+  // cannot be.
+  int (*graph_follow_early)(GraphHandle graph, GraphNodeHandle after, GraphNodeHandle node) = nullptr;
   // A whole graph as one node; it is copied.
   int (*graph_add_child)(GraphNodeHandle* node, GraphHandle graph, const GraphNodeHandle* after,
                          std::size_t count, GraphHandle child) = nullptr;

@@ -4,6 +4,7 @@
 // formats are seen as pairs of runs of 16 neighbours that share packets: element = scale * q - offset, q in
 // bytes. A format has
 //   elements            of a block, 32 for each pair
+//   first_plane         bytes of a block in the first plane, which has most of them
 //   second_run          the second run of a pair comes so many after its first
 //   Pair, pair()        a pair as it lies in memory: to take it apart is to wait for it
 //   words(pair, half)   the q of one of its runs
@@ -58,6 +59,7 @@ DEVICE void put_above(RunWords& run, const Packet<u32, 4>& high, u32 shift, u32 
 
 struct Small {
   static constexpr int elements = 32;
+  static constexpr u32 first_plane = 16;
   static constexpr u32 second_run = 1;
 };
 
@@ -69,7 +71,7 @@ struct q4_0 : Small {
     u32 d;
   };
   static DEVICE Pair pair(const Blocks& blocks, u64 block, u32) {
-    return {packet(blocks.part(block, 0, 16)), half_word(blocks.part(block, 16, 2))};
+    return {packet(blocks.part(block, 0, first_plane)), half_word(blocks.part(block, 16, 2))};
   }
   static DEVICE RunWords words(const Pair& pair, int half) { return cut(pair.q, 4 * half, 0x0f0f0f0fu); }
   static DEVICE Scales scales(const Pair& pair, int) {
@@ -85,7 +87,7 @@ struct q4_1 : Small {
     u32 d;  // scale and least element
   };
   static DEVICE Pair pair(const Blocks& blocks, u64 block, u32) {
-    return {packet(blocks.part(block, 0, 16)), word(blocks.part(block, 16, 4))};
+    return {packet(blocks.part(block, 0, first_plane)), word(blocks.part(block, 16, 4))};
   }
   static DEVICE RunWords words(const Pair& pair, int half) { return cut(pair.q, 4 * half, 0x0f0f0f0fu); }
   static DEVICE Scales scales(const Pair& pair, int) { return {half_of(pair.d), -half_of(pair.d >> 16)}; }
@@ -104,7 +106,7 @@ struct q5_0 : Small {
     u32 high, d;
   };
   static DEVICE Pair pair(const Blocks& blocks, u64 block, u32) {
-    return {packet(blocks.part(block, 0, 16)), word(blocks.part(block, 16, 4)),
+    return {packet(blocks.part(block, 0, first_plane)), word(blocks.part(block, 16, 4)),
             half_word(blocks.part(block, 20, 2))};
   }
   static DEVICE RunWords words(const Pair& pair, int half) {
@@ -123,7 +125,7 @@ struct q5_1 : Small {
     u32 high, d;
   };
   static DEVICE Pair pair(const Blocks& blocks, u64 block, u32) {
-    return {packet(blocks.part(block, 0, 16)), word(blocks.part(block, 16, 4)),
+    return {packet(blocks.part(block, 0, first_plane)), word(blocks.part(block, 16, 4)),
             word(blocks.part(block, 20, 4))};
   }
   static DEVICE RunWords words(const Pair& pair, int half) {
@@ -132,6 +134,7 @@ struct q5_1 : Small {
   static DEVICE Scales scales(const Pair& pair, int) { return {half_of(pair.d), -half_of(pair.d >> 16)}; }
 };
 struct q8_0 : Small {
+  static constexpr u32 first_plane = 32;
   static constexpr bool has_offset = false;
   static constexpr int zero = 0;
   struct Pair {
@@ -139,7 +142,7 @@ struct q8_0 : Small {
     u32 d;
   };
   static DEVICE Pair pair(const Blocks& blocks, u64 block, u32) {
-    const u8* at = blocks.part(block, 0, 32);
+    const u8* at = blocks.part(block, 0, first_plane);
     return {{packet(at), packet(at + 16)}, half_word(blocks.part(block, 32, 2))};
   }
   static DEVICE RunWords words(const Pair& pair, int half) {
@@ -187,7 +190,7 @@ struct mxfp4 : Small {
     u32 e;
   };
   static DEVICE Pair pair(const Blocks& blocks, u64 block, u32) {
-    return {packet(blocks.part(block, 0, 16)), *blocks.part(block, 16, 1)};
+    return {packet(blocks.part(block, 0, first_plane)), *blocks.part(block, 16, 1)};
   }
   static DEVICE RunWords words(const Pair& pair, int half) {  // 0 1 2 3 4 6 8 12, and the same below zero
     return look_up<0x0c08060403020100u, 0xf4f8fafcfdfeff00u>(pair.q, 4 * half);
@@ -205,6 +208,7 @@ DEVICE u32 run_of_two_apart(u32 pair) { return pair / 2 * 4 + pair % 2; }
 
 struct q2_k {
   static constexpr int elements = 256;
+  static constexpr u32 first_plane = 80;
   static constexpr u32 second_run = 2;
   static constexpr bool has_offset = true;
   static constexpr int zero = 0;
@@ -215,7 +219,7 @@ struct q2_k {
     u32 shift;
   };
   static DEVICE Pair pair(const Blocks& blocks, u64 block, u32 index) {
-    const u8* at = blocks.part(block, 0, 80);
+    const u8* at = blocks.part(block, 0, first_plane);
     const u32 run = run_of_two_apart(index);
     return {packet(at + 16 + run / 8 * 32 + run % 2 * 16), at[run] | (u32)at[run + 2] << 8,
             word(blocks.part(block, 80, 4)), run / 2 % 4 * 2};
@@ -230,6 +234,7 @@ struct q2_k {
 };
 struct q3_k {
   static constexpr int elements = 256;
+  static constexpr u32 first_plane = 96;
   static constexpr u32 second_run = 2;
   static constexpr bool has_offset = true;
   static constexpr int zero = 4;
@@ -240,7 +245,7 @@ struct q3_k {
     u32 run;
   };
   static DEVICE Pair pair(const Blocks& blocks, u64 block, u32 index) {
-    const u8* at = blocks.part(block, 0, 96);
+    const u8* at = blocks.part(block, 0, first_plane);
     const u32 run = run_of_two_apart(index);
     const u8* scales = blocks.part(block, 96, 12);
     const auto scale = [&](u32 r) {
@@ -270,6 +275,7 @@ DEVICE Scales sub_scales(const Packet<u32, 4>& head, u32 i) {
 }
 struct q4_k {
   static constexpr int elements = 256;
+  static constexpr u32 first_plane = 144;
   static constexpr u32 second_run = 2;
   static constexpr bool has_offset = true;
   static constexpr int zero = 0;
@@ -278,7 +284,7 @@ struct q4_k {
     u32 sub;
   };
   static DEVICE Pair pair(const Blocks& blocks, u64 block, u32 index) {
-    const u8* at = blocks.part(block, 0, 144);
+    const u8* at = blocks.part(block, 0, first_plane);
     return {packet(at + 16 + index * 16), packet(at), index / 2 * 2};
   }
   static DEVICE RunWords words(const Pair& pair, int half) { return cut(pair.q, 4 * half, 0x0f0f0f0fu); }
@@ -286,6 +292,7 @@ struct q4_k {
 };
 struct q5_k {
   static constexpr int elements = 256;
+  static constexpr u32 first_plane = 176;
   static constexpr u32 second_run = 2;
   static constexpr bool has_offset = true;
   static constexpr int zero = 0;
@@ -294,7 +301,7 @@ struct q5_k {
     u32 sub;
   };
   static DEVICE Pair pair(const Blocks& blocks, u64 block, u32 index) {
-    const u8* at = blocks.part(block, 0, 176);
+    const u8* at = blocks.part(block, 0, first_plane);
     return {packet(at + 48 + index * 16), packet(at + 16 + index % 2 * 16), packet(at), index / 2 * 2};
   }
   static DEVICE RunWords words(const Pair& pair, int half) {
@@ -306,6 +313,7 @@ struct q5_k {
 };
 struct q6_k {
   static constexpr int elements = 256;
+  static constexpr u32 first_plane = 208;
   static constexpr u32 second_run = 4;
   static constexpr bool has_offset = true;
   static constexpr int zero = 32;
@@ -316,7 +324,7 @@ struct q6_k {
     u32 shift;  // of the first run's high bits
   };
   static DEVICE Pair pair(const Blocks& blocks, u64 block, u32 index) {
-    const u8* at = blocks.part(block, 0, 208);
+    const u8* at = blocks.part(block, 0, first_plane);
     const u32 run = index / 4 * 8 + index % 4;
     return {packet(at + index * 16), packet(at + 128 + index / 4 * 32 + index % 2 * 16),
             at[192 + run] | (u32)at[192 + run + 4] << 8, half_word(blocks.part(block, 208, 2)),

@@ -6,6 +6,22 @@
 
 namespace gemv {
 
+// What a block reads first of the matrix, as multiply() does.
+template <int ROWS, int LENGTH, int WAVES, bool SWAPPED, class SourceMany>
+DEVICE void bring_near(const GemmShape& shape, const SourceMany& source_many) {
+  constexpr int teams = 256 / WAVE / WAVES;
+  const i64 rows = SWAPPED ? shape.columns : shape.rows;
+  const u64 groups = (rows + ROWS - 1) / ROWS, job = (u64)blockIdx.x * teams + wave() / WAVES;
+  if (job >= groups * shape.products) return;
+  const auto matrix = source_many(job / groups, shape.depth);
+#pragma unroll
+  for (int r = 0; r < ROWS; ++r) {
+    const auto* const row = matrix.row((i64)(job % groups) * ROWS + r);
+    for (i64 k = threadIdx.x % (WAVES * WAVE) * LENGTH; k < shape.depth; k += WAVES * WAVE * LENGTH)
+      ::bring_near(row + k);
+  }
+}
+
 // result(row of `many`, row of `few`) = sum over k. Both operands run along K; where their types differ, one
 // is f32 and the other has 16 bits. WAVES of a block share ROWS
 // rows of the matrix; the others of the block take rows of their own. `finish` gets (row, few) or, with

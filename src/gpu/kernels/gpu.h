@@ -20,6 +20,22 @@ using f64 = double;
 #define KERNEL_OF(threads) extern "C" __global__ __launch_bounds__(threads)
 #define DEVICE __device__ __forceinline__
 
+// Every kernel of a text calls this first, or none does. Those that do are started while the kernel before
+// them in a plan still runs, where the chip can do that (sm_90); from here on what it wrote is there. Before,
+// memory may only be brought near.
+DEVICE void after_previous() {
+#if defined(HEARTH_NVIDIA) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+// Into the second-level cache. What is written there in the meantime is seen by those who read it later.
+DEVICE void bring_near([[maybe_unused]] const void* at) {
+#if defined(HEARTH_NVIDIA) && __CUDA_ARCH__ >= 900
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
+#endif
+}
+
 template <class A, class B>
 constexpr bool same_type = false;
 template <class A>

@@ -32,7 +32,7 @@ namespace cached {
 constexpr int threads = 256;
 constexpr int packet = 8;       // features of a lane
 constexpr int ahead = 4;        // keys of a lane that are read together
-constexpr int least_keys = 64;  // of a split, where there are more
+constexpr u32 least_keys = 64;  // of a split, where there are more
 
 // The keys that a query sees, and how the splits share them: only the first `splits` have any.
 struct Seen {
@@ -41,21 +41,25 @@ struct Seen {
   DEVICE Seen(const CachedAttentionShape& shape, i64 last) {
     first = shape.window > 0 && last >= shape.window ? last - shape.window + 1 : 0;
     count = last - first + 1;
-    share = max((i64)least_keys, (count + shape.splits - 1) / shape.splits);
-    splits = (int)((count + share - 1) / share);
+    const u32 keys = (u32)count, each = (keys + shape.splits - 1) / (u32)shape.splits;
+    share = each > least_keys ? each : least_keys;
+    splits = (int)((keys + (u32)share - 1) / (u32)share);
   }
 };
 
-// The largest score, the sum of weights and the weighted sum of values so far, of one head. LANES lanes have
-// the features between them.
+// The largest score, the sum of weights and the weighted sum of values so far, of one head. Several
+// lanes have the features between them.
 struct Running {
   f32 top, total, sum[packet];
 };
 
+// What weights by one largest score are multiplied with, to be by another that is no smaller. Without a
+// branch: lanes ask each other later.
+DEVICE f32 shrinking(f32 from, f32 top) { return from == top ? 1.0f : fast_exp2(from - top); }
+
 DEVICE Running combined(const Running& a, const Running& b) {
   const f32 top = ::fmaxf(a.top, b.top);
-  if (top == -infinity()) return a;
-  const f32 of_a = fast_exp2(a.top - top), of_b = fast_exp2(b.top - top);
+  const f32 of_a = shrinking(a.top, top), of_b = shrinking(b.top, top);
   Running result{top, a.total * of_a + b.total * of_b, {}};
 #pragma unroll
   for (int e = 0; e < packet; ++e) result.sum[e] = a.sum[e] * of_a + b.sum[e] * of_b;
@@ -69,36 +73,44 @@ DEVICE Running of_lane_xor(const Running& r, int mask) {
   return other;
 }
 
-template <class T>
-DEVICE Packet<T, packet> features_of(const T* row, int feature, int features) {
-  if (features % packet == 0 && feature < features)  // else rows are not aligned
+// Lanes that have the features of a head between them.
+constexpr int lanes_for(int features) {
+  int lanes = 1;
+  while (lanes * packet < features) lanes *= 2;
+  return lanes;
+}
+
+template <int FEATURES, class T>
+DEVICE Packet<T, packet> features_of(const T* row, int feature) {
+  constexpr bool whole = FEATURES % packet == 0;  // else rows are not aligned
+  if (whole && (FEATURES == lanes_for(FEATURES) * packet || feature < FEATURES))
     return *reinterpret_cast<const Packet<T, packet>*>(row + feature);
   Packet<T, packet> values;
 #pragma unroll
   for (int e = 0; e < packet; ++e)
-    values.element[e] = feature + e < features ? row[feature + e] : store<T>(0.0f);
+    values.element[e] = !whole && feature + e < FEATURES ? row[feature + e] : store<T>(0.0f);
   return values;
 }
 
 constexpr int run = 32;  // bytes that share a scale
 
 // What the numbers of a lane are multiples of. Only bytes have scales, and whole runs of features.
-template <class T>
-DEVICE f32 scale_of(const f16* scales, i64 row, int feature, int features) {
+template <int FEATURES, class T>
+DEVICE f32 scale_of(const f16* scales, i64 row, int feature) {
   if constexpr (is_same<T, i8>)
-    return feature < features ? to_f32(scales[(row + feature) / run]) : 0.0f;
+    return feature < FEATURES ? to_f32(scales[(row + feature) / run]) : 0.0f;
   else
     return 1;
 }
 
-// A block has HEADS heads of one group for one query and one split of its keys. LANES neighbouring lanes, a
-// team, take a key together. `partial`: (query, head, split, features + 2), or null where there is one split.
-template <class Q, class T, int HEADS, int LANES>
+// A block has HEADS heads of one group for one query and one split of its keys. Neighbouring lanes, a team,
+// take a key together. `partial`: (query, head, split, features + 2), or null where there is one split.
+template <class Q, class T, int HEADS, int FEATURES, bool SOFT_CAP>
 DEVICE void attend(const CachedAttentionShape& shape, const Q* q, const T* keys, const T* values,
                    const f16* key_scales, const f16* value_scales, const i64* sequences, const i64* positions,
                    const i64* table, Q* out, f32* partial, const Fault& fault) {
-  constexpr int teams = threads / LANES, waves = threads / WAVE;
-  __shared__ Running shared[waves][HEADS][LANES];
+  constexpr int lanes = lanes_for(FEATURES), teams = threads / lanes, waves = threads / WAVE;
+  __shared__ Running shared[waves][HEADS][lanes];
   const int per_group = shape.heads / shape.groups, head_blocks = (per_group + HEADS - 1) / HEADS;
   u32 block = blockIdx.x;
   const int split = (int)(block % (u32)shape.splits);
@@ -110,7 +122,7 @@ DEVICE void attend(const CachedAttentionShape& shape, const Q* q, const T* keys,
   const int first_head = group * per_group + head_block * HEADS;
   const int own_heads = min(HEADS, per_group - head_block * HEADS);
 
-  const int team = (int)threadIdx.x / LANES, feature = (int)threadIdx.x % LANES * packet;
+  const int team = (int)threadIdx.x / lanes, feature = (int)threadIdx.x % lanes * packet;
   const u64 sequence = checked(sequences[query * shape.sequence_stride], shape.sequences, fault);
   const i64 last =
       (i64)checked(positions[query * shape.position_stride], (i64)shape.pages * shape.page, fault);
@@ -123,7 +135,7 @@ DEVICE void attend(const CachedAttentionShape& shape, const Q* q, const T* keys,
   const i64* const pages = table + (fine ? sequence : 0) * (u64)shape.pages;
 
   // Scores are in units of log 2, so that exp2 gives the weights.
-  const f32 scale = shape.soft_cap > 0 ? shape.scale : shape.scale * 1.44269504088896340736f;
+  const f32 scale = SOFT_CAP ? shape.scale : shape.scale * 1.44269504088896340736f;
   f32 wanted[HEADS][packet];
   Running running[HEADS];
 #pragma unroll
@@ -131,13 +143,14 @@ DEVICE void attend(const CachedAttentionShape& shape, const Q* q, const T* keys,
     running[h] = {-infinity(), 0, {}};
 #pragma unroll
     for (int e = 0; e < packet; ++e)
-      wanted[h][e] = h < own_heads && feature + e < shape.features
+      wanted[h][e] = h < own_heads && feature + e < FEATURES
                          ? load(q[query * shape.q_query + (first_head + h) * shape.q_head +
                                   (feature + e) * shape.q_feature]) *
                                scale
                          : 0.0f;
   }
-  const i64 slot_size = (i64)shape.groups * shape.features;
+  const i64 slot_size = (i64)shape.groups * FEATURES;
+  const u32 page_size = (u32)shape.page;
   for (i64 base = begin; base < end; base += teams * ahead) {  // whole waves: lanes ask each other
     Packet<T, packet> key[ahead], value[ahead];
     f32 key_scale[ahead], value_scale[ahead];
@@ -145,104 +158,131 @@ DEVICE void attend(const CachedAttentionShape& shape, const Q* q, const T* keys,
 #pragma unroll
     for (int a = 0; a < ahead; ++a) {
       const i64 position = base + a * teams + team;
-      const i64 at = position < end ? position : begin;
-      const i64 page = pages[at / shape.page];
+      const u32 at = (u32)(position < end ? position : begin), number = at / page_size;
+      const i64 page = pages[number];
       const bool stored = page >= 0 && (page + 1) * shape.page <= shape.slots;
       counts[a] = position < end && stored;
       const i64 row =
-          (stored ? page * shape.page + at % shape.page : 0) * slot_size + (i64)group * shape.features;
-      key[a] = features_of(keys + row, feature, shape.features);
-      value[a] = features_of(values + row, feature, shape.features);
-      key_scale[a] = scale_of<T>(key_scales, row, feature, shape.features);
-      value_scale[a] = scale_of<T>(value_scales, row, feature, shape.features);
+          (stored ? page * shape.page + (at - number * page_size) : 0) * slot_size + (i64)group * FEATURES;
+      key[a] = features_of<FEATURES>(keys + row, feature);
+      value[a] = features_of<FEATURES>(values + row, feature);
+      key_scale[a] = scale_of<FEATURES, T>(key_scales, row, feature);
+      value_scale[a] = scale_of<FEATURES, T>(value_scales, row, feature);
+    }
+    f32 score[HEADS][ahead];
+#pragma unroll
+    for (int a = 0; a < ahead; ++a) {
+      f32 numbers[packet];
+#pragma unroll
+      for (int e = 0; e < packet; ++e) numbers[e] = (f32)load(key[a].element[e]);
+#pragma unroll
+      for (int h = 0; h < HEADS; ++h) {
+        score[h][a] = 0;
+#pragma unroll
+        for (int e = 0; e < packet; ++e) score[h][a] = ::fmaf(wanted[h][e], numbers[e], score[h][a]);
+        score[h][a] *= key_scale[a];
+      }
     }
 #pragma unroll
     for (int h = 0; h < HEADS; ++h) {
       Running& r = running[h];
-      f32 score[ahead], top = r.top;
+      f32 top = r.top;
 #pragma unroll
       for (int a = 0; a < ahead; ++a) {
-        score[a] = 0;
 #pragma unroll
-        for (int e = 0; e < packet; ++e)
-          score[a] = ::fmaf(wanted[h][e], (f32)load(key[a].element[e]), score[a]);
-        score[a] *= key_scale[a];
-#pragma unroll
-        for (int mask = LANES / 2; mask > 0; mask /= 2) score[a] += from_lane_xor(score[a], mask);
-        if (shape.soft_cap > 0)
-          score[a] = shape.soft_cap * math::tanh(score[a] / shape.soft_cap) * 1.44269504088896340736f;
-        if (counts[a]) top = ::fmaxf(top, score[a]);
+        for (int mask = lanes / 2; mask > 0; mask /= 2) score[h][a] += from_lane_xor(score[h][a], mask);
+        if constexpr (SOFT_CAP)
+          score[h][a] = shape.soft_cap * math::tanh(score[h][a] / shape.soft_cap) * 1.44269504088896340736f;
+        top = counts[a] ? ::fmaxf(top, score[h][a]) : top;
       }
-      if (top == -infinity()) continue;
-      const f32 shrink = fast_exp2(r.top - top);
+      const f32 shrink = shrinking(r.top, top);
       r.top = top;
       r.total *= shrink;
 #pragma unroll
       for (int e = 0; e < packet; ++e) r.sum[e] *= shrink;
 #pragma unroll
       for (int a = 0; a < ahead; ++a) {
-        const f32 weight = counts[a] ? fast_exp2(score[a] - top) : 0.0f;
-        r.total += weight;
-        const f32 scaled = weight * value_scale[a];
-#pragma unroll
-        for (int e = 0; e < packet; ++e) r.sum[e] = ::fmaf(scaled, (f32)load(value[a].element[e]), r.sum[e]);
+        score[h][a] = counts[a] ? fast_exp2(score[h][a] - top) : 0.0f;  // from here on the weight
+        r.total += score[h][a];
       }
+    }
+#pragma unroll
+    for (int a = 0; a < ahead; ++a) {
+      f32 numbers[packet];
+#pragma unroll
+      for (int e = 0; e < packet; ++e) numbers[e] = (f32)load(value[a].element[e]) * value_scale[a];
+#pragma unroll
+      for (int h = 0; h < HEADS; ++h)
+#pragma unroll
+        for (int e = 0; e < packet; ++e)
+          running[h].sum[e] = ::fmaf(score[h][a], numbers[e], running[h].sum[e]);
     }
   }
   // The teams of a wave into one, then the waves, by a thread for each head and lane.
 #pragma unroll
   for (int h = 0; h < HEADS; ++h) {
 #pragma unroll
-    for (int mask = LANES; mask < WAVE; mask *= 2)
+    for (int mask = lanes; mask < WAVE; mask *= 2)
       running[h] = combined(running[h], of_lane_xor(running[h], mask));
-    if (lane() < LANES) shared[wave()][h][lane()] = running[h];
+    if (lane() < lanes) shared[wave()][h][lane()] = running[h];
   }
   barrier();
-  const int h = (int)threadIdx.x / LANES;
+  const int h = (int)threadIdx.x / lanes;
   if (h >= own_heads) return;
-  Running r = shared[0][h][threadIdx.x % LANES];
-  for (int w = 1; w < waves; ++w) r = combined(r, shared[w][h][threadIdx.x % LANES]);
+  Running r = shared[0][h][threadIdx.x % lanes];
+  for (int w = 1; w < waves; ++w) r = combined(r, shared[w][h][threadIdx.x % lanes]);
   const i64 result = query * shape.heads + first_head + h;
   if (partial) {
-    f32* to = partial + (result * shape.splits + split) * (shape.features + 2);
+    f32* to = partial + (result * shape.splits + split) * (FEATURES + 2);
     if (feature == 0) {
       to[0] = r.top;
       to[1] = r.total;
     }
 #pragma unroll
     for (int e = 0; e < packet; ++e)
-      if (feature + e < shape.features) to[2 + feature + e] = r.sum[e];
+      if (feature + e < FEATURES) to[2 + feature + e] = r.sum[e];
   } else {
     const f32 by = r.total == 0 ? 0.0f : 1 / r.total;
 #pragma unroll
     for (int e = 0; e < packet; ++e)
-      if (feature + e < shape.features) out[result * shape.features + feature + e] = store<Q>(r.sum[e] * by);
+      if (feature + e < FEATURES) out[result * FEATURES + feature + e] = store<Q>(r.sum[e] * by);
   }
 }
 
-// The splits of a query's head into one; a thread for each feature.
-template <class Q>
+// The splits of a query's head into one, by a block of THREADS threads: SLICES of them for each feature.
+template <class Q, int THREADS, int SLICES>
 DEVICE void combine(const CachedAttentionShape& shape, const i64* positions, const f32* partial, Q* out) {
-  const u64 count = (u64)shape.queries * shape.heads * shape.features;
-  for (u64 i = global_thread(); i < count; i += global_threads()) {
-    const i64 last = positions[(i64)(i / ((u64)shape.heads * shape.features)) * shape.position_stride];
-    const bool inside = (u64)last < (u64)shape.pages * (u64)shape.page;
-    const int splits = Seen(shape, inside ? last : 0).splits;
-    const f32* from = partial + i / shape.features * shape.splits * (shape.features + 2);
-    f32 top = -infinity(), total = 0, sum = 0;
-#pragma unroll 4
-    for (int s = 0; s < splits; ++s) top = ::fmaxf(top, from[s * (shape.features + 2)]);
-    if (top != -infinity()) {
-#pragma unroll 4
-      for (int s = 0; s < splits; ++s) {
-        const f32* split = from + s * (shape.features + 2);
-        const f32 weight = fast_exp2(split[0] - top);
-        total = ::fmaf(weight, split[1], total);
-        sum = ::fmaf(weight, split[2 + i % shape.features], sum);
-      }
+  constexpr int lanes = THREADS / SLICES;
+  __shared__ f32 weights[most_attention_splits], sums[SLICES][lanes], total;
+  const i64 result = blockIdx.x, stride = shape.features + 2;
+  const i64 last = positions[result / shape.heads * shape.position_stride];
+  const bool inside = (u64)last < (u64)shape.pages * (u64)shape.page;
+  const int splits = Seen(shape, inside ? last : 0).splits;
+  const f32* const from = partial + result * shape.splits * stride;
+  if (wave() == 0) {
+    f32 top = -infinity(), sum = 0;
+    for (int s = (int)lane(); s < splits; s += WAVE) top = ::fmaxf(top, from[s * stride]);
+    top = wave_reduce(top, [](f32 a, f32 b) { return ::fmaxf(a, b); });
+    for (int s = (int)lane(); s < splits; s += WAVE) {
+      weights[s] = top == -infinity() ? 0.0f : fast_exp2(from[s * stride] - top);
+      sum = ::fmaf(weights[s], from[s * stride + 1], sum);
     }
-    out[i] = store<Q>(total == 0 ? 0.0f : sum / total);
+    sum = wave_reduce(sum, [](f32 a, f32 b) { return a + b; });
+    if (lane() == 0) total = sum;
   }
+  barrier();
+  const int slice = (int)threadIdx.x / lanes, feature = (int)threadIdx.x % lanes;
+  f32 sum = 0;
+  if (feature < shape.features) {
+#pragma unroll 8
+    for (int s = slice; s < splits; s += SLICES)
+      sum = ::fmaf(weights[s], from[s * stride + 2 + feature], sum);
+  }
+  sums[slice][feature] = sum;
+  barrier();
+  if (slice > 0 || feature >= shape.features) return;
+  for (int other = 1; other < SLICES; ++other) sum += sums[other][feature];
+  out[result * shape.features + feature] = store<Q>(total == 0 ? 0.0f : sum / total);
 }
 
 }  // namespace cached

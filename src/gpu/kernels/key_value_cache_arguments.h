@@ -1,6 +1,8 @@
 // What the host tells the kernels of a cache of keys and values. Included by both sides.
 #pragma once
 
+constexpr int most_attention_splits = 64;
+
 struct CachedAttentionShape {
   int queries, heads, groups, features;
   int splits;  // blocks that share the keys of a query

@@ -133,6 +133,17 @@ struct FewRows {
   DEVICE u32 first_column() const { return blockIdx.x * in_block() + wave() / parts * COLUMNS; }
   DEVICE u32 stride() const { return gridDim.x * in_block(); }
 
+  // The first columns of a block.
+  DEVICE void bring_near() const {
+    constexpr u32 line = 128;
+    const u64 row = (u64)(depth / Format::elements) * Format::first_plane;
+    const u32 from = blockIdx.x * in_block(), to = from + in_block() < columns ? from + in_block() : columns;
+    if (from >= columns) return;
+    const u8* const end = blocks.data + to * row;
+    for (const u8* at = blocks.data + from * row + threadIdx.x * line; at < end; at += THREADS * line)
+      ::bring_near(at);
+  }
+
   DEVICE void fetch(Held& held, u32 column, u32 pair) const {
 #pragma unroll
     for (int a = 0; a < AHEAD; ++a) {
