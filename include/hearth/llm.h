@@ -182,6 +182,23 @@ struct GenerateResult {
   double prompt_seconds = 0, generate_seconds = 0;
 };
 
+// Scores, a row for each of several sequences. Copies share their memory.
+class ScoreRows {
+ public:
+  ScoreRows() = default;
+  ScoreRows(std::shared_ptr<const std::vector<float>> values, std::size_t width)
+      : values_(std::move(values)), width_(width) {}
+  std::size_t size() const { return values_ ? values_->size() / width_ : 0; }
+  bool empty() const { return size() == 0; }
+  std::span<const float> operator[](std::size_t row) const {
+    return std::span(*values_).subspan(row * width_, width_);
+  }
+
+ private:
+  std::shared_ptr<const std::vector<float>> values_;
+  std::size_t width_ = 1;
+};
+
 // One sequence of tokens and its keys and values.
 class Session {
  public:
@@ -199,8 +216,8 @@ class Session {
   // The same tokens as the last layer has them, after its norm, before they become scores: (tokens, width).
   std::vector<std::vector<float>> features(std::span<const TokenId> tokens);
   // feed() of several sessions of one model in one step: tokens[i] go to sessions[i]. Each may be there once.
-  static std::vector<std::vector<float>> feed_together(std::span<Session* const> sessions,
-                                                       std::span<const std::vector<TokenId>> tokens);
+  static ScoreRows feed_together(std::span<Session* const> sessions,
+                                 std::span<const std::vector<TokenId>> tokens);
   const std::vector<TokenId>& tokens() const;
   // Forgets all but the first `count` tokens.
   void truncate(std::int64_t count);

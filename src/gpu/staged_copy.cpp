@@ -5,6 +5,7 @@
 #include <cstring>
 #include <deque>
 
+#include "base/thread_pool.h"
 #include "gpu/event.h"
 #include "gpu/pinned_pool.h"
 #include "hearth/error.h"
@@ -17,6 +18,14 @@ template <class Use>
 void in_pieces(std::size_t bytes, const Use& use) {
   for (std::size_t offset = 0; offset < bytes; offset += PinnedPool::largest)
     use(offset, std::min(PinnedPool::largest, bytes - offset));
+}
+
+// A copy engine is faster than one thread.
+void copy_by_threads(std::byte* target, const std::byte* source, std::size_t bytes) {
+  constexpr std::int64_t grain = 256 << 10;
+  parallel_for(static_cast<std::int64_t>(bytes), grain, [&](std::int64_t begin, std::int64_t end) {
+    std::memcpy(target + begin, source + begin, static_cast<std::size_t>(end - begin));
+  });
 }
 
 // One that is dropped needs no care: its memory is kept for uploads only, and they follow each other.
@@ -64,7 +73,7 @@ void copy_to_device(GpuDevice& device, void* target, const void* host, std::size
                     StreamHandle stream) {
   in_pieces(bytes, [&](std::size_t offset, std::size_t size) {
     const PinnedPool::Block block = device.pinned().take(size);
-    std::memcpy(block.data(), static_cast<const std::byte*>(host) + offset, size);
+    copy_by_threads(block.data(), static_cast<const std::byte*>(host) + offset, size);
     device.use();
     device.check(device.driver().call.copy_to_device(static_cast<std::byte*>(target) + offset, block.data(),
                                                      size, stream),
@@ -82,7 +91,7 @@ void copy_to_host(GpuDevice& device, void* host, const void* source, std::size_t
   const auto empty_oldest = [&] {
     const Piece& piece = under_way.front();
     piece.block.wait();
-    std::memcpy(static_cast<std::byte*>(host) + piece.offset, piece.block.data(), piece.size);
+    copy_by_threads(static_cast<std::byte*>(host) + piece.offset, piece.block.data(), piece.size);
     under_way.pop_front();
   };
   // A thread that waits for pinned memory must not have any, or two could wait for each other.

@@ -169,40 +169,55 @@ void Model::State::check(const Piece& piece) const {
         fmt::format("[Session] {} tokens after {} do not fit a context of {}", count, before, context));
 }
 
+std::int64_t Model::State::width_of(Output output) const {
+  return output == Output::scores ? config.vocabulary : config.width;
+}
+
 std::vector<float> Model::State::append(Sequence& sequence, std::span<const TokenId> tokens,
                                         std::int64_t wanted, Output output) {
   check({&sequence, tokens, wanted});
+  std::vector<float> rows(static_cast<std::size_t>(wanted * width_of(output)));
+  append_into(rows, sequence, tokens, wanted, output);
+  return rows;
+}
+
+void Model::State::append_into(std::span<float> rows, Sequence& sequence, std::span<const TokenId> tokens,
+                               std::int64_t wanted, Output output) {
   const auto count = static_cast<std::int64_t>(tokens.size());
-  std::vector<float> rows;
-  rows.reserve(
-      static_cast<std::size_t>(wanted * (output == Output::scores ? config.vocabulary : config.width)));
   const std::int64_t chunk = chunk_size();
   for (std::int64_t first = 0; first < count; first += chunk) {
     const std::int64_t size = std::min(chunk, count - first);
     const std::int64_t asked = std::clamp<std::int64_t>(first + size - (count - wanted), 0, size);
     const Piece piece{&sequence,
                       tokens.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(size)), asked};
-    run({&piece, 1}, output, rows);
+    const auto own = static_cast<std::size_t>(asked * width_of(output));
+    run({&piece, 1}, output, rows.first(own));
+    rows = rows.subspan(own);
   }
-  return rows;
 }
 
-std::vector<float> Model::State::append_together(std::span<const Piece> pieces) {
-  std::int64_t total = 0;
+ScoreRows Model::State::append_together(std::span<const Piece> pieces) {
+  std::int64_t tokens = 0, wanted = 0;
   for (const Piece& piece : pieces) {
     check(piece);
-    total += static_cast<std::int64_t>(piece.tokens.size());
+    tokens += static_cast<std::int64_t>(piece.tokens.size());
+    wanted += piece.wanted;
   }
-  std::vector<float> scores;
-  if (total <= chunk_size()) {
-    run(pieces, Output::scores, scores);
-    return scores;
+  // Into the memory of the last time, where nobody reads that any more: the scores of many sequences are
+  // megabytes, and new memory costs more than to fill it.
+  if (!scores || scores.use_count() > 1) scores = std::make_shared<std::vector<float>>();
+  scores->resize(static_cast<std::size_t>(wanted * config.vocabulary));
+  std::span<float> rows = *scores;
+  if (tokens <= chunk_size()) {
+    run(pieces, Output::scores, rows);
+  } else {
+    for (const Piece& piece : pieces) {
+      const auto own = static_cast<std::size_t>(piece.wanted * config.vocabulary);
+      append_into(rows.first(own), *piece.sequence, piece.tokens, piece.wanted, Output::scores);
+      rows = rows.subspan(own);
+    }
   }
-  for (const Piece& piece : pieces) {
-    const std::vector<float> own = append(*piece.sequence, piece.tokens, piece.wanted);
-    scores.insert(scores.end(), own.begin(), own.end());
-  }
-  return scores;
+  return ScoreRows(scores, static_cast<std::size_t>(config.vocabulary));
 }
 
 std::int64_t Model::State::chunk_size() const {
@@ -240,7 +255,7 @@ void Model::State::upload(const std::vector<Indices>& given) {
   }
 }
 
-void Model::State::run(std::span<const Piece> pieces, Output output, std::vector<float>& rows) {
+void Model::State::run(std::span<const Piece> pieces, Output output, std::span<float> rows) {
   const std::int64_t pages = (context + page_size - 1) / page_size;
   std::vector<std::int64_t> ids, owners, positions, slots, wanted, table, history;
   for (std::size_t owner = 0; owner < pieces.size(); ++owner) {
@@ -278,13 +293,7 @@ void Model::State::run(std::span<const Piece> pieces, Output output, std::vector
   }
   upload(given);
   const auto result = output == Output::scores ? step(inputs) : feature_step(inputs);
-  if (any_wanted) {
-    std::vector<float> values = result[0].to_vector<float>();
-    if (rows.empty())
-      rows = std::move(values);
-    else
-      rows.insert(rows.end(), values.begin(), values.end());
-  }
+  if (any_wanted) read_elements(result[0], std::as_writable_bytes(rows));
   for (const Piece& piece : pieces)
     piece.sequence->tokens.insert(piece.sequence->tokens.end(), piece.tokens.begin(), piece.tokens.end());
 }

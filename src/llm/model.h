@@ -39,16 +39,18 @@ struct Model::State {
   std::int64_t sequences = 0, most_sequences = 1;
   std::size_t weight_bytes = 0, cache_bytes = 0;
   std::int64_t parameters = 0;
-  Compiled::Function step;          // arguments as in DecoderInput
-  Compiled::Function feature_step;  // the same
-  std::vector<Tensor> inputs;       // of the last step
+  Compiled::Function step;                     // arguments as in DecoderInput
+  Compiled::Function feature_step;             // the same
+  std::vector<Tensor> inputs;                  // of the last step
+  std::shared_ptr<std::vector<float>> scores;  // of the last step of several sequences
 
   // Appends tokens to a sequence; of the last `wanted` of them the scores of their successors, or their
   // features, one row each.
   std::vector<float> append(Sequence& sequence, std::span<const TokenId> tokens, std::int64_t wanted,
                             Output output = Output::scores);
-  // The same with several sequences in one step, if they are not too long for that; rows in their order.
-  std::vector<float> append_together(std::span<const Piece> pieces);
+  // The scores after several sequences' pieces, in one step if they are not too long for that; rows in their
+  // order.
+  ScoreRows append_together(std::span<const Piece> pieces);
   void truncate(Sequence& sequence, std::int64_t count);
   std::int64_t shift(Sequence& sequence, std::int64_t keep);  // as Session::shift
   const Tokenizer& tokenizer_or_throw() const;
@@ -63,8 +65,11 @@ struct Model::State {
   };
   void upload(const std::vector<Indices>& given);
   void give_pages(Sequence& sequence, std::int64_t tokens);
-  // One run of the decoder, whose rows are added to `rows`.
-  void run(std::span<const Piece> pieces, Output output, std::vector<float>& rows);
+  std::int64_t width_of(Output output) const;
+  void append_into(std::span<float> rows, Sequence& sequence, std::span<const TokenId> tokens,
+                   std::int64_t wanted, Output output);
+  // One run of the decoder; `rows` has just the space for what is wanted.
+  void run(std::span<const Piece> pieces, Output output, std::span<float> rows);
 };
 
 Model make_model(const ModelFile& file, const LoadOptions& options);

@@ -47,8 +47,8 @@ std::vector<std::vector<float>> Session::features(std::span<const TokenId> token
                  state_->model->config.width);
 }
 
-std::vector<std::vector<float>> Session::feed_together(std::span<Session* const> sessions,
-                                                       std::span<const std::vector<TokenId>> tokens) {
+ScoreRows Session::feed_together(std::span<Session* const> sessions,
+                                 std::span<const std::vector<TokenId>> tokens) {
   if (sessions.size() != tokens.size())
     throw ValueError(fmt::format("[Session] {} sessions with tokens for {}", sessions.size(), tokens.size()));
   if (sessions.empty()) return {};
@@ -63,7 +63,7 @@ std::vector<std::vector<float>> Session::feed_together(std::span<Session* const>
     if (tokens[i].empty()) throw ValueError("[Session] feed_together() needs at least one token for each");
     pieces.push_back({&state.sequence, tokens[i], 1});
   }
-  return rows_of(model->append_together(pieces), model->config.vocabulary);
+  return model->append_together(pieces);
 }
 
 const std::vector<TokenId>& Session::tokens() const { return state_->sequence.tokens; }

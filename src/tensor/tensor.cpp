@@ -29,38 +29,70 @@ const Tensor& Tensor::eval() const {
 
 bool Tensor::is_evaluated() const { return node_of(*this)->evaluated.load(std::memory_order_acquire); }
 
-HostElements::HostElements(const Tensor& tensor) : keep_(tensor) {
-  keep_.eval();
-  const NodeRef* node = &node_of(keep_);
-  if (!is_contiguous((*node)->shape, (*node)->storage.strides)) {
-    keep_ = copy(keep_).eval();
-    node = &node_of(keep_);
-  }
-  Backend& owner = backend((*node)->device);
-  const Buffer& buffer = *(*node)->storage.buffer;
-  const auto offset = static_cast<std::size_t>(storage_bytes((*node)->dtype, (*node)->storage.offset));
-  if (owner.host_accessible()) {
-    bytes_ = {static_cast<const std::byte*>(buffer.data) + offset, tensor.nbytes()};
-    return;
-  }
-  staging_.resize(tensor.nbytes());
-  if (is_quantised((*node)->dtype))
-    owner.load_blocks(staging_.data(), buffer, (*node)->dtype, staging_.size());
-  else
-    owner.copy_to_host(staging_.data(), buffer, offset, staging_.size());
-  bytes_ = staging_;
-}
-
 namespace {
+
+// Where the elements of a tensor lie, dense; computed where that is not done yet.
+struct Place {
+  explicit Place(const Tensor& tensor) : keep(tensor) {
+    keep.eval();
+    if (!is_contiguous(keep.shape(), node_of(keep)->storage.strides)) keep = copy(keep).eval();
+    const NodeRef& node = node_of(keep);
+    owner = &backend(node->device);
+    buffer = node->storage.buffer.get();
+    offset = static_cast<std::size_t>(storage_bytes(node->dtype, node->storage.offset));
+  }
+  const std::byte* host() const { return static_cast<const std::byte*>(buffer->data) + offset; }
+
+  // Copies all of them to the host's memory.
+  void read(std::byte* target) const {
+    const std::size_t bytes = keep.nbytes();
+    if (owner->host_accessible())
+      std::memcpy(target, host(), bytes);
+    else if (is_quantised(keep.dtype()))
+      owner->load_blocks(target, *buffer, keep.dtype(), bytes);
+    else
+      owner->copy_to_host(target, *buffer, offset, bytes);
+  }
+
+  Tensor keep;
+  Backend* owner;
+  const Buffer* buffer;
+  std::size_t offset;
+};
 
 template <typename T>
 std::vector<T> converted_elements(const Tensor& tensor) {
   const Tensor typed = tensor.dtype() == dtype_of<T> ? tensor : cast(tensor.detach(), dtype_of<T>);
-  const HostElements elements(typed);
-  return std::vector<T>(elements.as<T>(), elements.as<T>() + tensor.numel());
+  if constexpr (std::is_same_v<T, bool>) {
+    const HostElements elements(typed);
+    return std::vector<T>(elements.as<T>(), elements.as<T>() + tensor.numel());
+  } else {
+    std::vector<T> values(static_cast<std::size_t>(tensor.numel()));
+    read_elements(typed, std::as_writable_bytes(std::span(values)));
+    return values;
+  }
 }
 
 }  // namespace
+
+HostElements::HostElements(const Tensor& tensor) {
+  Place place(tensor);
+  if (place.owner->host_accessible()) {
+    bytes_ = {place.host(), tensor.nbytes()};
+  } else {
+    staging_.resize(tensor.nbytes());
+    place.read(staging_.data());
+    bytes_ = staging_;
+  }
+  keep_ = std::move(place.keep);
+}
+
+void read_elements(const Tensor& tensor, std::span<std::byte> target) {
+  if (target.size() != tensor.nbytes())
+    throw ShapeError(
+        fmt::format("[read_elements] {} bytes for a tensor of {}", target.size(), tensor.nbytes()));
+  Place(tensor).read(target.data());
+}
 
 template <typename T>
 std::vector<T> Tensor::to_vector() const {

@@ -70,6 +70,9 @@ class HostElements {
   std::span<const std::byte> bytes_;
 };
 
+// The same, copied to memory of the caller's, of just their size.
+void read_elements(const Tensor& tensor, std::span<std::byte> target);
+
 // A number of the given dtype, shape ().
 Tensor make_constant(double real, std::int64_t integer, DType dtype, bool weak = false);
 Tensor make_constant(double value, DType dtype);
