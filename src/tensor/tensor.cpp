@@ -32,8 +32,8 @@ bool Tensor::is_evaluated() const { return node_of(*this)->evaluated.load(std::m
 namespace {
 
 // Where the elements of a tensor lie, dense; computed where that is not done yet.
-struct Place {
-  explicit Place(const Tensor& tensor) : keep(tensor) {
+struct DensePlace {
+  explicit DensePlace(const Tensor& tensor) : keep(tensor) {
     keep.eval();
     if (!is_contiguous(keep.shape(), node_of(keep)->storage.strides)) keep = copy(keep).eval();
     const NodeRef& node = node_of(keep);
@@ -76,7 +76,7 @@ std::vector<T> converted_elements(const Tensor& tensor) {
 }  // namespace
 
 HostElements::HostElements(const Tensor& tensor) {
-  Place place(tensor);
+  DensePlace place(tensor);
   if (place.owner->host_accessible()) {
     bytes_ = {place.host(), tensor.nbytes()};
   } else {
@@ -91,7 +91,7 @@ void read_elements(const Tensor& tensor, std::span<std::byte> target) {
   if (target.size() != tensor.nbytes())
     throw ShapeError(
         fmt::format("[read_elements] {} bytes for a tensor of {}", target.size(), tensor.nbytes()));
-  Place(tensor).read(target.data());
+  DensePlace(tensor).read(target.data());
 }
 
 template <typename T>
