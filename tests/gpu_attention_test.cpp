@@ -218,6 +218,19 @@ TEST_F(GpuAttentionTest, ManyTilesOfUsualHeads) {
       compare_gradients({1, 1, 1, 300, 300, features, {.causal = causal}, DType::bf16});
 }
 
+// On sm_90 a block has several short sequences, one after another; on a chip that is emulated, this many
+// would take long.
+TEST_F(GpuAttentionTest, ManyShortSequences) {
+  const bool real = gpus_[0].kind == DeviceKind::cuda;
+  const std::int64_t batch = real ? 45 : 1;
+  for (const std::int64_t features : {64, 128})
+    for (const std::int64_t size : {97, 128, 300})
+      for (const AttentionOptions& options :
+           {AttentionOptions{}, AttentionOptions{.causal = true}, AttentionOptions{.window = 40}})
+        compare({batch, 8, 4, size, size, features, options, DType::bf16});
+  compare({batch, 8, 8, 200, 77, 64, {.causal = true}, DType::bf16});  // some queries see nothing
+}
+
 TEST_F(GpuAttentionTest, GradientsAreTheSameEachTime) {
   for (const Device device : gpus_) {
     const Tensor x = randn({1, 4, 70, 64}).to(DType::bf16).to(device).eval();

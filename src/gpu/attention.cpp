@@ -149,8 +149,14 @@ class ForwardKernel final : public AttentionKernel {
     float* const logarithms_out = logarithms(out);
     void* const partial = shape_.splits > 1 ? arguments.scratch : nullptr;
     const bool packets = packets_ && aligned(q) && aligned(k) && aligned(v);
-    variants_.launch(packets, query_blocks(variants_.engine(packets)), shape_, q, k, v, out, logarithms_out,
-                     partial);
+    const AttentionEngine& engine = variants_.engine(packets);
+    std::int64_t blocks = query_blocks(engine);
+    // One after another in the blocks that the device can hold: the next sequence is loaded meanwhile. Long
+    // ones are better given out as blocks become free.
+    constexpr int short_sequence = 512;
+    if (engine.warpgroups && shape_.keys <= short_sequence)
+      blocks = std::min<std::int64_t>(blocks, device_.compute_units());
+    variants_.launch(packets, blocks, shape_, q, k, v, out, logarithms_out, partial);
     if (partial == nullptr) return;
     constexpr unsigned threads = 256;
     const auto rows_per_block = threads / static_cast<unsigned>(device_.wave_size());

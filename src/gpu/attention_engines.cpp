@@ -124,7 +124,7 @@ std::optional<AttentionEngine> warpgroup_engine(const Target& target, DType dtyp
                            fmt::format("WgmmaForward<{}, {}>", storage_type(dtype), size),
                            {size, own, 128, 0, false, 0},
                            384,
-                           bytes(1, 2 * (size == 64 ? 3 : 2), 128),
+                           bytes(2, 2 * (size == 64 ? 3 : 2), 128),
                            true};
   const bool by_keys = result == AttentionResult::dk_and_dv;
   return AttentionEngine{"attention_wgmma_backward.h",
@@ -165,7 +165,7 @@ KernelSource attention_source(const AttentionEngine& engine, DType dtype, Attent
               : "attention_gradient_kv",
       fmt::format("#include \"{0}\"\n#include \"{1}\"\nusing Engine = attention::{2};\n"
                   "KERNEL void __launch_bounds__(Engine::threads{3}) attention_kernel(AttentionShape shape, "
-                  "const {4}* q, const {4}* k, const {4}* v, {5}) {{\n  {6};\n}}\n",
+                  "const {4}* q, const {4}* k, const {4}* v, {5}) {{\n  after_previous();\n  {6};\n}}\n",
                   forward ? "attention.h" : "attention_backward.h", engine.header, engine.type,
                   engine.warpgroups ? ", 1" : "", type, parameters, call),
       engine.warpgroups ? std::vector<std::string>{"--gpu-architecture=sm_90a"} : std::vector<std::string>{}};
@@ -175,7 +175,8 @@ KernelSource combine_source(DType dtype) {
   return {"attention_combine",
           fmt::format("#include \"attention.h\"\n"
                       "KERNEL void attention_combine(AttentionShape shape, const f32* partial, {0}* out, "
-                      "f32* logarithms) {{\n  attention::combine(shape, partial, out, logarithms);\n}}\n",
+                      "f32* logarithms) {{\n  after_previous();\n"
+                      "  attention::combine(shape, partial, out, logarithms);\n}}\n",
                       storage_type(dtype)),
           {},
           16};

@@ -38,13 +38,18 @@ struct QueryBlock {
   int split;
 };
 template <class E>
-DEVICE QueryBlock query_block(const AttentionShape& shape) {
-  const int rows = shape.stacked * shape.queries, tiles = (rows + E::own - 1) / E::own;
+DEVICE u32 query_tiles(const AttentionShape& shape) {
+  return (shape.stacked * shape.queries + E::own - 1) / E::own;
+}
+template <class E>
+DEVICE QueryBlock query_block(const AttentionShape& shape, u32 index) {
+  const u32 tiles = query_tiles<E>(shape);
   const int shares = shape.heads / shape.stacked;
-  u32 index = blockIdx.x;
+  // A block that has several of these has other tiles each time: they differ in the keys that they see.
+  const u32 turn = index / tiles * tiles / gridDim.x;
   QueryBlock block;
-  block.rows = rows;
-  block.first_row = (tiles - 1 - (int)(index % tiles)) * E::own;
+  block.rows = shape.stacked * shape.queries;
+  block.first_row = (int)(tiles - 1 - (index + turn) % tiles) * E::own;
   index /= tiles;
   block.split = (int)(index % shape.splits);
   index /= shape.splits;
@@ -81,7 +86,7 @@ DEVICE void forward(const AttentionShape& shape, const typename E::T* q, const t
   Element* const v_tile = k_tile + (E::together ? E::first_size : 0);
   Element* const exchange = v_tile + E::second_size;
 
-  const QueryBlock block = query_block<E>(shape);
+  const QueryBlock block = query_block<E>(shape, blockIdx.x);
   const StackedRows<T> queries{q + block.batch * shape.q.batch + block.head * shape.q.head,
                                shape.q.head,
                                shape.q.row,

@@ -24,7 +24,7 @@ DEVICE void gradient_q(const AttentionShape& shape, const typename E::T* q, cons
   Element* const k_second = E::transposes ? v_tile + E::first_size : k_tile;
   Element* const exchange = v_tile + E::first_size;  // of engines that do not transpose
 
-  const QueryBlock block = query_block<E>(shape);
+  const QueryBlock block = query_block<E>(shape, blockIdx.x);
   const Rows<T> queries{q + block.batch * shape.q.batch + block.head * shape.q.head, shape.q.row,
                         shape.q.feature, shape.queries, shape.features};
   const Rows<T> slopes{dy + block.batch * shape.dy.batch + block.head * shape.dy.head, shape.dy.row,

@@ -1,7 +1,8 @@
 // Attention forward by warpgroups: two multiply, 64 queries each, and a third one loads keys and values.
 //
 // The scores of the next tile and the sums of this one are computed by the matrix unit at the same time,
-// while the exponentials of the scores before are taken.
+// while the exponentials of the scores before are taken. Where sequences are short, a block has many of them,
+// one after another, and loads the next while it multiplies.
 #pragma once
 
 #include "attention.h"
@@ -62,37 +63,71 @@ struct TileSender {
   }
 };
 
+// A ring of tiles in shared memory: which is next, and how often the ring has been gone round.
+template <int COUNT>
+struct RingPlace {
+  int index = 0;
+  u32 round = 0;  // modulo 2
+  DEVICE void advance() {
+    index = index + 1 == COUNT ? 0 : index + 1;
+    round ^= index == 0;
+  }
+};
+
 template <class Type, int FEATURES>
 struct WgmmaForward {
   using T = Type;
-  static constexpr int own = 128, others = 128, threads = 384, stages = FEATURES == 64 ? 3 : 2;
+  static constexpr int own = 128, others = 128, threads = 384, stages = FEATURES == 64 ? 3 : 2, q_tiles = 2;
   static constexpr int tile_bytes = others * FEATURES * 2, panel_bytes = others * 128;
-  static constexpr int shared_bytes =
-      (1 + 2 * stages) * tile_bytes + 1024;  // with room to begin at a multiple of 1024
   static_assert(own == others, "one size of tile");
 
   struct Barriers {
-    u64 q, k_full[stages], k_empty[stages], v_full[stages], v_empty[stages];
+    u64 q_full[q_tiles], q_empty[q_tiles], k_full[stages], k_empty[stages], v_full[stages], v_empty[stages];
+  };
+  // Where tiles are, in shared memory.
+  struct Tiles {
+    u32 q, k, v;
+  };
+  // What a block does at a time.
+  struct Job {
+    QueryBlock block;
+    Visible pass;
+    int tiles;  // of keys; 0: nothing is seen
+    DEVICE Job(const AttentionShape& shape, u32 index) : block(query_block<WgmmaForward>(shape, index)) {
+      const int last_row = min(block.first_row + own, shape.queries) - 1;
+      pass = visible_to(shape, block.first_row, last_row).any;
+      pass.first = pass.first / others * others;
+      tiles = pass.end > pass.first ? (pass.end - pass.first + others - 1) / others : 0;
+    }
   };
 
-  static DEVICE void load(const AttentionShape& shape, const QueryBlock& block, Visible pass, int tiles,
-                          const T* q, const T* k, const T* v, u32 q_tile, u32 k_tiles, u32 v_tiles,
-                          Barriers& barriers) {
-    const T* const queries = q + block.batch * shape.q.batch + block.head * shape.q.head;
-    const T* const keys = k + block.batch * shape.k.batch + block.group * shape.k.head;
-    const T* const values = v + block.batch * shape.v.batch + block.group * shape.v.head;
+  static DEVICE void load(const AttentionShape& shape, u32 jobs, const T* q, const T* k, const T* v,
+                          const Tiles& at, Barriers& barriers) {
     TileSender<> sender;
-    copy_tile<FEATURES, others>(q_tile, queries, shape.q.row, block.first_row, shape.queries);
-    sender.sent(&barriers.q);
-    for (int i = 0; i < tiles; ++i) {
-      const int stage = i % stages, first = pass.first + i * others;
-      const u32 parity = i / stages % 2 ^ 1;
-      sender.wait_empty(&barriers.k_empty[stage], parity);
-      copy_tile<FEATURES, others>(k_tiles + stage * tile_bytes, keys, shape.k.row, first, shape.keys);
-      sender.sent(&barriers.k_full[stage]);
-      sender.wait_empty(&barriers.v_empty[stage], parity);
-      copy_tile<FEATURES, others>(v_tiles + stage * tile_bytes, values, shape.v.row, first, shape.keys);
-      sender.sent(&barriers.v_full[stage]);
+    RingPlace<q_tiles> own_place;
+    RingPlace<stages> place;
+    for (u32 index = blockIdx.x; index < jobs; index += gridDim.x) {
+      const Job job(shape, index);
+      if (job.tiles == 0) continue;
+      const QueryBlock& block = job.block;
+      const T* const queries = q + block.batch * shape.q.batch + block.head * shape.q.head;
+      const T* const keys = k + block.batch * shape.k.batch + block.group * shape.k.head;
+      const T* const values = v + block.batch * shape.v.batch + block.group * shape.v.head;
+      sender.wait_empty(&barriers.q_empty[own_place.index], own_place.round ^ 1);
+      copy_tile<FEATURES, others>(at.q + own_place.index * tile_bytes, queries, shape.q.row, block.first_row,
+                                  shape.queries);
+      sender.sent(&barriers.q_full[own_place.index]);
+      own_place.advance();
+      for (int i = 0; i < job.tiles; ++i) {
+        const int first = job.pass.first + i * others;
+        sender.wait_empty(&barriers.k_empty[place.index], place.round ^ 1);
+        copy_tile<FEATURES, others>(at.k + place.index * tile_bytes, keys, shape.k.row, first, shape.keys);
+        sender.sent(&barriers.k_full[place.index]);
+        sender.wait_empty(&barriers.v_empty[place.index], place.round ^ 1);
+        copy_tile<FEATURES, others>(at.v + place.index * tile_bytes, values, shape.v.row, first, shape.keys);
+        sender.sent(&barriers.v_full[place.index]);
+        place.advance();
+      }
     }
     sender.flush();
   }
@@ -154,39 +189,46 @@ struct WgmmaForward {
                          f32* logarithms) {
     __shared__ Barriers barriers;
     unsigned char* const memory = launched_shared<unsigned char>();
-    const u32 q_tile = (warpgroup::shared_address(memory) + 1023) / 1024 * 1024;
-    const u32 k_tiles = q_tile + tile_bytes, v_tiles = k_tiles + stages * tile_bytes;
+    Tiles at;
+    at.q = (warpgroup::shared_address(memory) + 1023) / 1024 * 1024;
+    at.k = at.q + q_tiles * tile_bytes;
+    at.v = at.k + stages * tile_bytes;
     if (threadIdx.x == 0) {
-      warpgroup::barrier_init(&barriers.q, 128);
+      const auto init = [](u64* full, u64* empty) {
+        warpgroup::barrier_init(full, 128);
+        warpgroup::barrier_init(empty, 8);
+      };
+#pragma unroll
+      for (int i = 0; i < q_tiles; ++i) init(&barriers.q_full[i], &barriers.q_empty[i]);
 #pragma unroll
       for (int i = 0; i < stages; ++i) {
-        warpgroup::barrier_init(&barriers.k_full[i], 128);
-        warpgroup::barrier_init(&barriers.v_full[i], 128);
-        warpgroup::barrier_init(&barriers.k_empty[i], 8);
-        warpgroup::barrier_init(&barriers.v_empty[i], 8);
+        init(&barriers.k_full[i], &barriers.k_empty[i]);
+        init(&barriers.v_full[i], &barriers.v_empty[i]);
       }
       warpgroup::publish_to_unit();
     }
     barrier();
 
-    const QueryBlock block = query_block<WgmmaForward>(shape);
-    const int last_row = min(block.first_row + own, shape.queries) - 1;
-    Visible pass = visible_to(shape, block.first_row, last_row).any;
-    pass.first = pass.first / others * others;
-    const int tiles = pass.end > pass.first ? (pass.end - pass.first + others - 1) / others : 0;
-
+    const u32 jobs = query_tiles<WgmmaForward>(shape) * shape.heads * shape.batch;
     if (threadIdx.x >= 256) {
       warpgroup::give_registers<40>();
-      load(shape, block, pass, tiles, q, k, v, q_tile, k_tiles, v_tiles, barriers);
+      load(shape, jobs, q, k, v, at, barriers);
     } else {
       warpgroup::take_registers<232>();
-      multiply(shape, block, pass, tiles, q_tile, k_tiles, v_tiles, barriers, out, logarithms);
+      RingPlace<q_tiles> own_place;
+      RingPlace<stages> place;
+      for (u32 index = blockIdx.x; index < jobs; index += gridDim.x) {
+        const Job job(shape, index);
+        multiply(shape, job, at, barriers, own_place, place, out, logarithms);
+        if (job.tiles > 0) own_place.advance();
+      }
     }
   }
 
-  static DEVICE void multiply(const AttentionShape& shape, const QueryBlock& block, Visible pass, int tiles,
-                              u32 q_tile, u32 k_tiles, u32 v_tiles, Barriers& barriers, T* out,
-                              f32* logarithms) {
+  static DEVICE void multiply(const AttentionShape& shape, const Job& job, const Tiles& at,
+                              Barriers& barriers, const RingPlace<q_tiles>& own_place,
+                              RingPlace<stages>& place, T* out, f32* logarithms) {
+    const QueryBlock& block = job.block;
     const int group_row = block.first_row + (int)threadIdx.x / 128 * 64;
     const int first_row = group_row + (int)threadIdx.x % 128 / 32 * 16 + (int)lane() / 4;
     const int column = (int)lane() % 4 * 2;
@@ -194,10 +236,11 @@ struct WgmmaForward {
     const int last_row = shape.queries - 1;
     const Visible all = visible_to(shape, min(group_row, last_row), min(group_row + 63, last_row)).all;
     const f32 scale = shape.scale * log2_e;
-    const u64 q_operand = warpgroup::rows_operand(q_tile + (int)threadIdx.x / 128 * 64 * 128);
-    const auto k_operand = [&](int stage) { return warpgroup::rows_operand(k_tiles + stage * tile_bytes); };
+    const u64 q_operand =
+        warpgroup::rows_operand(at.q + own_place.index * tile_bytes + (int)threadIdx.x / 128 * 64 * 128);
+    const auto k_operand = [&](int stage) { return warpgroup::rows_operand(at.k + stage * tile_bytes); };
     const auto v_operand = [&](int stage) {
-      return warpgroup::columns_operand(v_tiles + stage * tile_bytes, panel_bytes);
+      return warpgroup::columns_operand(at.v + stage * tile_bytes, panel_bytes);
     };
     const auto mask = [&](f32(&scores)[64], int first) {
       if (first >= all.first && first + others <= all.end) return;
@@ -216,44 +259,48 @@ struct WgmmaForward {
     u32 weights[32];
 #pragma unroll
     for (int i = 0; i < FEATURES / 2; ++i) sums[i] = 0;
-    if (tiles > 0) {
-      warpgroup::barrier_wait(&barriers.q, 0);
-      warpgroup::barrier_wait(&barriers.k_full[0], 0);
-      score(scores, q_operand, k_operand(0));
+    if (job.tiles > 0) {
+      warpgroup::barrier_wait(&barriers.q_full[own_place.index], own_place.round);
+      warpgroup::barrier_wait(&barriers.k_full[place.index], place.round);
+      score(scores, q_operand, k_operand(place.index));
       warpgroup::wait<0>();
       warpgroup::settle(scores);
-      release(&barriers.k_empty[0]);
-      mask(scores, pass.first);
+      release(&barriers.k_empty[place.index]);
+      if (job.tiles == 1) release(&barriers.q_empty[own_place.index]);
+      mask(scores, job.pass.first);
       rows.weigh(scores, scale);
       pack(weights, scores);
-      for (int i = 1; i < tiles; ++i) {
-        const int stage = i % stages, before = (i - 1) % stages;
-        warpgroup::barrier_wait(&barriers.k_full[stage], i / stages % 2);
-        score(scores, q_operand, k_operand(stage));
-        warpgroup::barrier_wait(&barriers.v_full[before], (i - 1) / stages % 2);
+      for (int i = 1; i < job.tiles; ++i) {
+        const RingPlace<stages> before = place;
+        place.advance();
+        warpgroup::barrier_wait(&barriers.k_full[place.index], place.round);
+        score(scores, q_operand, k_operand(place.index));
+        warpgroup::barrier_wait(&barriers.v_full[before.index], before.round);
         warpgroup::settle(sums);
         warpgroup::settle(weights);
-        add(sums, weights, v_operand(before));
+        add(sums, weights, v_operand(before.index));
         warpgroup::wait<1>();
         warpgroup::settle(scores);
-        release(&barriers.k_empty[stage]);
-        mask(scores, pass.first + i * others);
+        release(&barriers.k_empty[place.index]);
+        if (i + 1 == job.tiles) release(&barriers.q_empty[own_place.index]);
+        mask(scores, job.pass.first + i * others);
         rows.weigh(scores, scale);
         warpgroup::wait<0>();
         warpgroup::settle(sums);
         warpgroup::settle(weights);
-        release(&barriers.v_empty[before]);
+        release(&barriers.v_empty[before.index]);
 #pragma unroll
         for (int e = 0; e < FEATURES / 2; ++e) sums[e] *= rows.shrink[e % 4 / 2];
         pack(weights, scores);
       }
-      const int last = (tiles - 1) % stages;
-      warpgroup::barrier_wait(&barriers.v_full[last], (tiles - 1) / stages % 2);
+      warpgroup::barrier_wait(&barriers.v_full[place.index], place.round);
       warpgroup::settle(sums);
       warpgroup::settle(weights);
-      add(sums, weights, v_operand(last));
+      add(sums, weights, v_operand(place.index));
       warpgroup::wait<0>();
       warpgroup::settle(sums);
+      release(&barriers.v_empty[place.index]);
+      place.advance();
     }
 
     const i64 first_result = ((i64)block.batch * shape.heads + block.head) * shape.queries;

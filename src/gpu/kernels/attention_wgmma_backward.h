@@ -59,7 +59,7 @@ struct WgmmaGradient {
       pass = {seeing(shape, work.first_row).first,
               seeing(shape, min(work.first_row + own, shape.keys) - 1).end};
     } else {
-      const QueryBlock block = query_block<WgmmaGradient>(shape);
+      const QueryBlock block = query_block<WgmmaGradient>(shape, blockIdx.x);
       work.first_row = block.first_row;
       work.group = block.group;
       work.batch = block.batch;

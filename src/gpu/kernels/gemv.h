@@ -16,9 +16,8 @@ DEVICE void bring_near(const GemmShape& shape, const SourceMany& source_many) {
   const auto matrix = source_many(job / groups, shape.depth);
 #pragma unroll
   for (int r = 0; r < ROWS; ++r) {
-    const auto* const row = matrix.row((i64)(job % groups) * ROWS + r);
-    for (i64 k = threadIdx.x % (WAVES * WAVE) * LENGTH; k < shape.depth; k += WAVES * WAVE * LENGTH)
-      ::bring_near(row + k);
+    const i64 k = threadIdx.x % (WAVES * WAVE) * LENGTH;
+    if (k < shape.depth) ::bring_near(matrix.row((i64)(job % groups) * ROWS + r) + k);
   }
 }
 

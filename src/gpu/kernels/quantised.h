@@ -133,15 +133,12 @@ struct FewRows {
   DEVICE u32 first_column() const { return blockIdx.x * in_block() + wave() / parts * COLUMNS; }
   DEVICE u32 stride() const { return gridDim.x * in_block(); }
 
-  // The first columns of a block.
+  // Of the block's first columns, a line of the cache by each thread: as much as arrives while it waits.
   DEVICE void bring_near() const {
     constexpr u32 line = 128;
     const u64 row = (u64)(depth / Format::elements) * Format::first_plane;
-    const u32 from = blockIdx.x * in_block(), to = from + in_block() < columns ? from + in_block() : columns;
-    if (from >= columns) return;
-    const u8* const end = blocks.data + to * row;
-    for (const u8* at = blocks.data + from * row + threadIdx.x * line; at < end; at += THREADS * line)
-      ::bring_near(at);
+    const u64 at = (u64)blockIdx.x * in_block() * row + threadIdx.x * line;
+    if (at < columns * row) ::bring_near(blocks.data + at);
   }
 
   DEVICE void fetch(Held& held, u32 column, u32 pair) const {
