@@ -248,6 +248,43 @@ TEST_P(Quantised, ProductsGoOn) {
   }
 }
 
+// A norm before it, which a GPU computes in the same kernel if nobody else reads it.
+TEST(QuantisedProducts, OfNorms) {
+  for (const Device device : tested_devices())
+    for (const DType format : {DType::q8_0, DType::q4_k}) {
+      const DeviceScope here(device);
+      for (const std::int64_t rows : {1, 3, 11}) {
+        SCOPED_TRACE(to_string(device) + " " + std::string(dtype_name(format)) + " " + std::to_string(rows));
+        const bool joins = device.kind != DeviceKind::cpu && rows <= 8;
+        manual_seed(37);
+        const Tensor all = (randn({rows, 600}) * 30.0).eval(), residual = randn({rows, 40}).eval();
+        const Tensor weight = randn({512}).eval(), w = quantise(randn({40, 512}), format);
+        for (const std::int64_t begin : {0, 21}) {  // rows that are not side by side
+          const Tensor x = narrow(all, 1, begin, 512);
+          const Tensor norm = rms_norm(x, weight, 1e-5).eval();
+          const auto expected = (quantised_matmul(norm, w) + residual).to_vector<float>();
+          const auto expect = [&](const Tensor& result, std::size_t steps) {
+            if (joins) {
+              EXPECT_EQ(last_plan_stats().steps, steps);
+            }
+            const auto found = result.to_vector<float>();
+            for (std::size_t i = 0; i < found.size(); ++i)
+              ASSERT_NEAR(found[i], expected[i], 1e-4 * std::max(1.0f, std::abs(expected[i])));
+          };
+          expect((quantised_matmul(rms_norm(x, weight, 1e-5), w) + residual).eval(), 1);
+          const Tensor read_twice = rms_norm(x, weight, 1e-5),
+                       product = quantised_matmul(read_twice, w) + residual, doubled = read_twice * 2.0;
+          eval({product, doubled});
+          expect(product, 3);
+        }
+      }
+      const Tensor x = where(arange(2 * 256).reshape({2, 256}) == 40, NAN, 1.0);
+      const auto found = quantised_matmul(rms_norm(x, ones({256}), 1e-5), quantise(ones({3, 256}), format))
+                             .to_vector<float>();
+      for (std::size_t i = 0; i < found.size(); ++i) EXPECT_EQ(std::isfinite(found[i]), i >= 3) << i;
+    }
+}
+
 // Weights in 16 bits: few rows of x lose nothing, many may be rounded to the weights' dtype.
 TEST(HalfProducts, AreThoseOfTheNumbers) {
   for (const Device device : tested_devices())

@@ -99,6 +99,14 @@ class Backend {
   // it had better be done there than in a step of its own.
   virtual bool fuses_epilogue(Op op, DType result, Op next) const = 0;
 
+  // True iff the step of a product can take the norm of its first operand upon itself. Its first input is
+  // then the norm's, the norm's weight follows its other inputs, and the attributes are the norm's.
+  virtual bool takes_norm(const Step& product, const Step& norm) const {
+    (void)product;
+    (void)norm;
+    return false;
+  }
+
   // How many small elementwise steps like this one can be parts of one step.
   virtual std::size_t most_parts(const Step& step) const {
     (void)step;

@@ -56,6 +56,7 @@ struct Expression {
 //   over the
 //                dense result: its input 0 is the result, inputs 1.. are the step's remaining inputs laid out
 //                over `domain`, the result's shape.
+//   quantised_matmul      likewise, and of a norm of x where Backend::takes_norm() said so.
 //   layer_norm, rms_norm  the operation; the result is that of the expression's cast where it has one.
 //   others       the operation `op` itself.
 //

@@ -109,6 +109,9 @@ class GpuBackend final : public Backend {
     return !waits || !takes_long;
   }
 
+  bool takes_norm(const Step& product, const Step& norm) const override {
+    return quantised_matmul_takes_norm(product, norm);
+  }
   std::size_t most_parts(const Step& step) const override { return most_batched_parts(step); }
 
   void admit_work(std::size_t bytes) override { gpu_.in_flight().admit(bytes); }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <optional>
 
 #include "gpu/gemm_tiles.h"
 #include "gpu/kernel_arguments.h"
@@ -30,11 +31,21 @@ Step as_matmul(const Step& step) {
   return turned;
 }
 
+// The norm that a step's x goes through first, if it does; the step without it.
+const NormAttributes* norm_of(const Step& step) { return std::get_if<NormAttributes>(&step.attributes); }
+Step without_norm(const Step& step) {
+  Step plain = step;
+  if (norm_of(step) == nullptr) return plain;
+  plain.inputs.pop_back();
+  plain.attributes = {};
+  return plain;
+}
+
 // What the kernels for blocks share.
 class BlockProduct : public MatmulKernel {
  protected:
   BlockProduct(GpuDevice& device, const Step& step)
-      : MatmulKernel(device, as_matmul(step)),
+      : MatmulKernel(device, as_matmul(without_norm(step))),
         format_(step.inputs[1].dtype),
         finish_(product_),
         blocks_(static_cast<std::uint64_t>(element_count(step.inputs[1].shape) / block_elements(format_))) {}
@@ -54,6 +65,16 @@ class BlockProduct : public MatmulKernel {
 
 // ---- few rows, as bytes
 
+// Of x as bytes, and a Rounding for each 32 or 16.
+std::size_t rounded_bytes(DType format, std::int64_t rows, std::int64_t depth) {
+  const std::int64_t each = block_elements(format) == 32 ? 32 : 16;
+  return static_cast<std::size_t>(rows * depth / each) * (static_cast<std::size_t>(each) + rounding_bytes);
+}
+bool rounds_in_block(DType format, std::int64_t rows, std::int64_t depth) {
+  constexpr std::size_t most_shared = 40 << 10;
+  return rounded_bytes(format, rows, depth) <= most_shared;
+}
+
 // How the work is divided.
 struct FewTile {
   int rows = 1, columns = 2, ahead = 2;
@@ -62,12 +83,13 @@ struct FewTile {
 
 class FewRowsKernel final : public BlockProduct {
  public:
-  FewRowsKernel(GpuDevice& device, const Step& step) : BlockProduct(device, step) {
+  FewRowsKernel(GpuDevice& device, const Step& step)
+      : BlockProduct(device, step), inputs_(step.inputs.size()) {
+    if (const NormAttributes* norm = norm_of(step)) epsilon_ = static_cast<float>(norm->epsilon);
     tile_.rows = static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(shape_.rows)));
     if (heavy(format_)) tile_.columns = 1;
     if (tile_.rows == few_rows || (tile_.rows >= 4 && block_elements(format_) == 256)) tile_.ahead = 1;
-    constexpr std::size_t most_shared = 40 << 10;
-    tile_.rounds_in_block = rounded_bytes() <= most_shared;
+    tile_.rounds_in_block = rounds_in_block(format_, shape_.rows, shape_.depth);
     // Blocks stay, so that x is rounded as seldom as can be; two of them on AMD's compute units, which have
     // registers for both.
     const auto waves = few_threads / static_cast<unsigned>(device.wave_size());
@@ -100,6 +122,10 @@ class FewRowsKernel final : public BlockProduct {
       values.add(arguments.inputs[0]);
       values.add(shape_.a_row);
       values.add(shape_.a_k);
+      if (epsilon_) {
+        values.add(arguments.inputs[inputs_ - 1]);
+        values.add(*epsilon_);
+      }
     } else {
       const auto quads = static_cast<std::uint64_t>(shape_.rows * shape_.depth / 4);
       device_.launch(round_, {.x = device_.grid_for(quads, threads), .threads = threads}, arguments.inputs[0],
@@ -120,12 +146,7 @@ class FewRowsKernel final : public BlockProduct {
   static bool heavy(DType format) {
     return format == DType::q3_k || format == DType::q5_k || format == DType::q6_k;
   }
-  // x as bytes, and a Rounding for each 32 or 16.
-  std::size_t rounded_bytes() const {
-    const std::int64_t each = block_elements(format_) == 32 ? 32 : 16;
-    return static_cast<std::size_t>(shape_.rows * shape_.depth / each) *
-           (static_cast<std::size_t>(each) + rounding_bytes);
-  }
+  std::size_t rounded_bytes() const { return hearth::gpu::rounded_bytes(format_, shape_.rows, shape_.depth); }
 
   std::string text() const {
     const std::string_view type = storage_type(product_.a.dtype), format = dtype_name(format_);
@@ -136,22 +157,27 @@ class FewRowsKernel final : public BlockProduct {
     if (tile_.rounds_in_block)
       return kernel_text(fmt::format(
           "KERNEL_OF({0}) void multiply_blocks(Blocks blocks, const {1}* x, i64 row_stride, i64 k_stride,\n"
-          "    u32 rows, u32 columns, u32 depth, u32 parts{4}) {{\n"
+          "    {5}u32 rows, u32 columns, u32 depth, u32 parts{4}) {{\n"
           "{2}  work.bring_near();\n  after_previous();\n"
           "  u8* q = launched_shared<u8>();\n"
           "  Rounding* roundings = reinterpret_cast<Rounding*>(q + rows * depth);\n"
           "  multiply_few(work, q, roundings, finish, [&] {{\n"
-          "    round_rows<quantised::{3}>(x, row_stride, k_stride, rows, depth, q, roundings, threadIdx.x, "
-          "blockDim.x);\n"
+          "    const Operand<{1}> operand{{x, row_stride, k_stride, rows, depth}};\n{6}"
+          "    round_rows<quantised::{3}>(operand, {7}, q, roundings, threadIdx.x, blockDim.x);\n"
           "    barrier();\n  }});\n}}\n",
-          few_threads, type, work, format, finish_.parameters));
+          few_threads, type, work, format, finish_.parameters,
+          epsilon_ ? "const f32* norm_weight, f32 epsilon, " : "",
+          epsilon_ ? fmt::format("    __shared__ f32 factors[{}];\n"
+                                 "    norm_factors(operand, epsilon, factors);\n",
+                                 tile_.rows)
+                   : "",
+          epsilon_ ? "Normed{norm_weight, factors}" : "AsItIs{}"));
     return kernel_text(fmt::format(
         "KERNEL void round_activations(const {1}* x, i64 row_stride, i64 k_stride, u8* q, Rounding* "
         "roundings,\n"
         "    u32 rows, u32 depth) {{\n  after_previous();\n"
-        "  round_rows<quantised::{3}>(x, row_stride, k_stride, rows, depth, q, roundings, "
-        "(u32)global_thread(), "
-        "(u32)global_threads());\n}}\n"
+        "  round_rows<quantised::{3}>(Operand<{1}>{{x, row_stride, k_stride, rows, depth}}, AsItIs{{}}, q,\n"
+        "      roundings, (u32)global_thread(), (u32)global_threads());\n}}\n"
         "KERNEL_OF({0}) void multiply_blocks(Blocks blocks, const u8* q, const Rounding* roundings,\n"
         "    u32 rows, u32 columns, u32 depth, u32 parts{4}) {{\n{2}"
         "  work.bring_near();\n  after_previous();\n"
@@ -159,6 +185,8 @@ class FewRowsKernel final : public BlockProduct {
         few_threads, type, work, format, finish_.parameters));
   }
 
+  std::size_t inputs_;
+  std::optional<float> epsilon_;  // of the norm, where x goes through one
   FewTile tile_;
   unsigned parts_ = 1, grid_ = 1;
   Function multiply_, round_;
@@ -348,6 +376,14 @@ std::unique_ptr<Kernel> make_half_product(GpuDevice& device, const Step& step) {
 }
 
 }  // namespace
+
+bool quantised_matmul_takes_norm(const Step& product, const Step& norm) {
+  if (product.op != Op::quantised_matmul || norm_of(product) != nullptr) return false;
+  const Layout &x = product.inputs[0], &weight = product.inputs[1];
+  return is_quantised(weight.dtype) && x.shape[0] > 0 && x.shape[0] <= few_rows && x.shape[1] > 0 &&
+         rounds_in_block(weight.dtype, x.shape[0], x.shape[1]) && norm.inputs[0].dtype == x.dtype &&
+         norm.inputs[1].dtype == DType::f32 && norm.inputs[1].contiguous();
+}
 
 std::unique_ptr<Kernel> make_quantised_matmul(GpuDevice& device, const Step& step) {
   const Layout &x = step.inputs[0], &weight = step.inputs[1];

@@ -15,6 +15,7 @@
 
 #include "plan/batches.h"
 #include "plan/fusion.h"
+#include "plan/norm_products.h"
 
 namespace hearth {
 namespace {
@@ -30,7 +31,10 @@ class Drafter {
     lay_out();
     grouping_ = group_nodes(graph_, drafts_, backend_, options_.fuse);
     make_steps();
-    if (options_.fuse) drafts_.batched = batch_steps(graph_, backend_, drafts_.steps);
+    if (options_.fuse) {
+      drafts_.fused_nodes += join_norms(graph_, backend_, drafts_);
+      drafts_.batched = batch_steps(graph_, backend_, drafts_.steps);
+    }
     return std::move(drafts_);
   }
 

@@ -52,11 +52,46 @@ struct Rounding {
 template <class Format>
 constexpr bool one_rounding = Format::second_run == 1;
 
+// x, anywhere in memory.
+template <class T>
+struct Operand {
+  const T* data;
+  i64 row_stride, k_stride;
+  u32 rows, depth;
+  DEVICE f32 at(u32 row, u32 k) const { return load(data[row * row_stride + k * k_stride]); }
+};
+
+// What is done to x before it is rounded: nothing, or a norm. The factor of a row need not be there for that.
+struct AsItIs {
+  DEVICE f32 weight(u32) const { return 1; }
+  DEVICE f32 factor(u32) const { return 1; }
+};
+struct Normed {
+  const f32 *weights, *factors;
+  DEVICE f32 weight(u32 k) const { return weights[k]; }
+  DEVICE f32 factor(u32 row) const { return factors[row]; }
+};
+// By which rows have a mean square of 1; by all threads of a block.
+template <class T>
+DEVICE void norm_factors(const Operand<T>& x, f32 epsilon, f32* factors) {
+  for (u32 row = 0; row < x.rows; ++row) {
+    f32 sum = 0;
+#pragma unroll 4
+    for (u32 k = threadIdx.x; k < x.depth; k += blockDim.x) {
+      const f32 value = x.at(row, k);
+      sum = ::fmaf(value, value, sum);
+    }
+    sum = block_reduce(sum, 0.0f, [](f32 a, f32 b) { return a + b; });
+    if (threadIdx.x == 0) factors[row] = 1 / ::sqrtf(sum / (f32)x.depth + epsilon);
+  }
+  barrier();
+}
+
 // Rows of x, rounded by all threads from number `thread` on.
-template <class Format, class T>
-DEVICE void round_rows(const T* x, i64 row_stride, i64 k_stride, u32 rows, u32 depth, u8* q,
-                       Rounding* roundings, u32 thread, u32 threads) {
-  const u32 quads = rows * depth / 4;
+template <class Format, class T, class Prepare>
+DEVICE void round_rows(const Operand<T>& x, const Prepare& prepare, u8* q, Rounding* roundings, u32 thread,
+                       u32 threads) {
+  const u32 depth = x.depth, quads = x.rows * depth / 4;
   for (u32 first = thread - lane(); first < quads; first += threads) {  // whole waves: lanes ask each other
     const u32 i = first + lane();
     const bool there = i < quads;
@@ -65,7 +100,7 @@ DEVICE void round_rows(const T* x, i64 row_stride, i64 k_stride, u32 rows, u32 d
     u32 most = 0;
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      value[e] = load(x[row * row_stride + (k + e) * k_stride]);
+      value[e] = x.at(row, k + e) * prepare.weight(k + e);
       const u32 magnitude = bit_cast<u32>(value[e]) & 0x7fffffffu;  // NaN above infinity above numbers
       most = magnitude > most ? magnitude : most;
     }
@@ -90,7 +125,7 @@ DEVICE void round_rows(const T* x, i64 row_stride, i64 k_stride, u32 rows, u32 d
     if (!there) continue;
     const RunPlace place = place_of<Format>(k / 16);
     *reinterpret_cast<u32*>(q + row * depth + place.half * (depth / 2) + place.pair * 16 + k % 16) = bytes;
-    const f32 scale = finite ? largest / 127.0f : bit_cast<f32>(0x7fc00000u);
+    const f32 scale = prepare.factor(row) * (finite ? largest / 127.0f : bit_cast<f32>(0x7fc00000u));
     const Rounding rounding{scale, scale * (f32)sum};
     if constexpr (one_rounding<Format>) {
       if (k % 32 == 0) roundings[row * (depth / 32) + place.pair] = rounding;
