@@ -179,5 +179,20 @@ TEST(Compile, NestedFunctionsBecomePartOfTheOuterOne) {
   EXPECT_EQ(outer({tensor<float>({1})})[0].item(), 4);
 }
 
+// A function may return what it assigns; what was returned stays when the next call assigns again.
+TEST(Compile, ReturnsWhatWasAssigned) {
+  Tensor counter = zeros({3}).eval();
+  Compiled step = compile([&](const std::vector<Tensor>& in) {
+    counter.assign(counter + in[0]);
+    return std::vector<Tensor>{counter, in[0]};
+  });
+  const Tensor one = ones({3}).eval();
+  const auto first = step({one}), second = step({one});
+  EXPECT_EQ(counter.to_vector<float>(), (std::vector<float>{2, 2, 2}));
+  EXPECT_EQ(second[0].to_vector<float>(), (std::vector<float>{2, 2, 2}));
+  EXPECT_EQ(first[0].to_vector<float>(), (std::vector<float>{1, 1, 1}));
+  EXPECT_EQ(second[1].to_vector<float>(), (std::vector<float>{1, 1, 1}));
+}
+
 }  // namespace
 }  // namespace hearth

@@ -106,6 +106,38 @@ TEST(StoreRows, CompiledItTakesOverTheMemory) {
   }
 }
 
+// Keys and values, say: a GPU stores both in one launch, in place.
+TEST(StoreRows, OfTwoTensorsAreOneStep) {
+  for (const Device device : tested_devices()) {
+    Tensor first = zeros({64, 6}).to(device).eval(), second = ones({64, 6}).to(DType::f16).to(device).eval(),
+           third = ones({64, 6}).to(device).eval();
+    Compiled step = compile([&](const std::vector<Tensor>& in) {
+      first.assign(store_rows(first, in[0], in[1]));
+      second.assign(store_rows(second, in[0], in[1]));  // of another type: alone
+      third.assign(store_rows(third, in[2], narrow(in[3], 1, 1, 6)));
+      return std::vector<Tensor>{sum(in[1])};
+    });
+    const Tensor rows = arange(0, 6).to(DType::f32).reshape({1, 6}).to(device);
+    const Tensor wide = arange(0, 8).to(DType::f32).reshape({1, 8}).to(device);
+    for (const std::int64_t row : {0, 63, 5}) {
+      const auto results = step({indices({row}, device), rows, indices({row / 2}, device), wide});
+      if (device.kind != DeviceKind::cpu) {
+        EXPECT_EQ(last_plan_stats().steps, 3u);
+      }
+      EXPECT_EQ(last_plan_stats().replaced_bytes, 64u * 6 * (4 + 2 + 4));
+      EXPECT_EQ(results[0].item(), 15.0);
+      const auto at = [&](const Tensor& tensor, std::int64_t place) {
+        return narrow(tensor, 0, place, 1).to(DType::f32).to_vector<float>();
+      };
+      EXPECT_EQ(at(first, row), (std::vector<float>{0, 1, 2, 3, 4, 5}));
+      EXPECT_EQ(at(second, row), (std::vector<float>{0, 1, 2, 3, 4, 5}));
+      EXPECT_EQ(at(third, row / 2), (std::vector<float>{1, 2, 3, 4, 5, 6}));
+      EXPECT_EQ(at(first, 40), std::vector<float>(6, 0));
+      EXPECT_EQ(at(third, 40), std::vector<float>(6, 1));
+    }
+  }
+}
+
 // Plain attention over the keys and values that a sequence has, up to each query's own.
 class CachedAttention : public testing::Test {
  protected:

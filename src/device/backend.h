@@ -107,7 +107,7 @@ class Backend {
     return false;
   }
 
-  // How many small elementwise steps like this one can be parts of one step.
+  // How many small elementwise steps or store_rows like this one can be parts of one step.
   virtual std::size_t most_parts(const Step& step) const {
     (void)step;
     return 1;

@@ -62,7 +62,7 @@ struct Expression {
 //
 // An elementwise step may have parts (Backend::most_parts): the same expression over values of its own for
 // each, whose inputs, outputs and immediates follow those of the part before. Inputs are dense or a single
-// element.
+// element. So may store_rows, with tensors of the same sizes.
 struct Step {
   Op op = Op::value;
   Attributes attributes;

@@ -112,7 +112,9 @@ class GpuBackend final : public Backend {
   bool takes_norm(const Step& product, const Step& norm) const override {
     return quantised_matmul_takes_norm(product, norm);
   }
-  std::size_t most_parts(const Step& step) const override { return most_batched_parts(step); }
+  std::size_t most_parts(const Step& step) const override {
+    return step.op == Op::store_rows ? most_stored_parts : most_batched_parts(step);
+  }
 
   void admit_work(std::size_t bytes) override { gpu_.in_flight().admit(bytes); }
   std::unique_ptr<Replay> make_replay() override { return gpu::make_replay(gpu_); }

@@ -28,6 +28,7 @@ bool quantised_matmul_takes_norm(const Step& product, const Step& norm);  // Bac
 std::unique_ptr<Kernel> make_expert_matmul(GpuDevice& device, const Step& step);
 std::unique_ptr<Kernel> make_random(GpuDevice& device, const Step& step);
 std::unique_ptr<Kernel> make_store_rows(GpuDevice& device, const Step& step);
+inline constexpr std::size_t most_stored_parts = 2;  // of store_rows
 std::unique_ptr<Kernel> make_cached_attention(GpuDevice& device, const Step& step);
 std::unique_ptr<Kernel> make_attention(GpuDevice& device, const Step& step);  // and its gradients
 

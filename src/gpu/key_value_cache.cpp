@@ -32,16 +32,25 @@ Step copy_of(const Layout& x) {
   return copy;
 }
 
+// As kernels/key_value_cache.h has it.
+struct StorePart {
+  const void* indices;
+  std::int64_t index_stride;
+  const void* values;
+  Nest<1> places;
+  void* out;
+};
+
 // `from`, `to`: types of the kernel's language; bytes that are moved as one, where nothing is converted.
-KernelSource store_source(std::string_view from, std::string_view to, std::size_t loads) {
+KernelSource store_source(std::string_view from, std::string_view to, std::size_t parts, std::size_t loads) {
   return {"store_rows",
           fmt::format("#include \"key_value_cache.h\"\n"
-                      "KERNEL void store_rows(const i64* indices, i64 index_stride, const {0}* values,\n"
-                      "                       Nest<1> places, u64 count, u64 length, i64 rows, {1}* out,\n"
-                      "                       Fault fault) {{\n  after_previous();\n"
-                      "  store_rows(out, indices, index_stride, values, places, count, length, rows, "
-                      "fault);\n}}\n",
-                      from, to),
+                      "using Part = StorePart<{1}, {0}>;\n"
+                      "KERNEL void store_rows({2}u64 count, u64 length, i64 rows, Fault fault) {{\n"
+                      "  after_previous();\n"
+                      "  store_rows({3}, count, length, rows, fault);\n}}\n",
+                      from, to, parts == 1 ? "Part part, " : "Part part, Part next, ",
+                      parts == 1 ? "part" : "blockIdx.y == 0 ? part : next"),
           {},
           loads};
 }
@@ -51,50 +60,80 @@ class StoreRowsKernel final : public Kernel {
   StoreRowsKernel(GpuDevice& device, const Step& step)
       : device_(device),
         copy_(make_elementwise(device, copy_of(step.inputs[0]))),
-        places_(collapse(step.inputs[2].shape, {step.inputs[2].strides})),
         from_(step.inputs[2].dtype),
         to_(step.inputs[0].dtype),
         rows_(step.inputs[0].shape[0]),
-        index_stride_(step.inputs[1].strides[0]),
         count_(step.inputs[1].shape[0]) {
     const std::int64_t elements = element_count(step.inputs[2].shape);
+    for (std::size_t first = 0; first < step.inputs.size(); first += part_inputs) {
+      const Layout& values = step.inputs[first + 2];
+      parts_.push_back({step.inputs[first + 1].strides[0], collapse(values.shape, {values.strides})});
+    }
     if (elements == 0) return;
     length_ = elements / count_;
-    if (from_ == to_) unit_ = std::gcd(unit_bytes(places_, 1, dtype_size(to_)), length_ * element());
+    if (from_ != to_) return;
+    unit_ = std::gcd<std::int64_t>(16, length_ * element());
+    for (const Part& part : parts_) unit_ = std::gcd(unit_, unit_bytes(part.places, 1, dtype_size(to_)));
   }
 
   void run(const KernelArguments& arguments) const override {
-    if (arguments.inputs[0] != arguments.outputs[0]) copy_->run(arguments);  // else in place
+    std::int64_t bytes = unit_;
+    for (std::size_t part = 0; part < parts_.size(); ++part) {
+      void* const* in = arguments.inputs + part * part_inputs;
+      if (in[0] != arguments.outputs[part])  // else in place
+        copy_->run({in, arguments.outputs + part, arguments.numbers, arguments.scratch});
+      bytes = aligned_unit(aligned_unit(bytes, in[2]), arguments.outputs[part]);
+    }
     if (length_ == 0) return;
     if (from_ != to_) {
-      const auto source = [&] { return store_source(storage_type(from_), storage_type(to_), 0); };
+      const auto source = [&] {
+        return store_source(storage_type(from_), storage_type(to_), parts_.size(), 0);
+      };
       return launch(converting_.get(device_, source, "store_rows"), 1, arguments);
     }
-    const std::int64_t bytes = aligned_unit(aligned_unit(unit_, arguments.inputs[2]), arguments.outputs[0]);
     const auto source = [&] {
-      return store_source(unit_type(bytes), unit_type(bytes), static_cast<std::size_t>(bytes));
+      return store_source(unit_type(bytes), unit_type(bytes), parts_.size(), static_cast<std::size_t>(bytes));
     };
     launch(functions_.get(device_, bytes, source, "store_rows"), bytes / element(), arguments);
   }
 
  private:
+  static constexpr std::size_t part_inputs = 3;
+  struct Part {
+    std::int64_t index_stride;
+    StridedLoop places;
+  };
+
   std::int64_t element() const { return static_cast<std::int64_t>(dtype_size(to_)); }
 
   // `unit`: elements that are moved as one.
   void launch(const Function& store, std::int64_t unit, const KernelArguments& arguments) const {
     const std::int64_t length = length_ / unit;
-    device_.launch(
-        store,
-        {.x = device_.grid_for(static_cast<std::uint64_t>(count_ * length), threads), .threads = threads},
-        arguments.inputs[1], index_stride_, arguments.inputs[2], Nest<1>(places_, unit), count_, length,
-        rows_, arguments.outputs[0], Fault{device_.fault(), static_cast<std::uint64_t>(Op::store_rows)});
+    std::vector<StorePart> parts;
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      void* const* in = arguments.inputs + i * part_inputs;
+      parts.push_back(
+          {in[1], parts_[i].index_stride, in[2], Nest<1>(parts_[i].places, unit), arguments.outputs[i]});
+    }
+    const Fault fault{device_.fault(), static_cast<std::uint64_t>(Op::store_rows)};
+    Arguments values;
+    for (const StorePart& part : parts) values.add(part);
+    values.add(count_);
+    values.add(length);
+    values.add(rows_);
+    values.add(fault);
+    device_.launch(store,
+                   {.x = device_.grid_for(static_cast<std::uint64_t>(count_ * length), threads),
+                    .y = static_cast<unsigned>(parts_.size()),
+                    .threads = threads},
+                   values);
   }
 
   GpuDevice& device_;
   std::unique_ptr<Kernel> copy_;
-  StridedLoop places_;
+  std::vector<Part> parts_;
   DType from_, to_;
-  std::int64_t rows_, index_stride_, count_;
+  std::int64_t rows_, count_;
   std::int64_t length_ = 0, unit_ = 1;  // elements of a row; bytes that can be moved as one
   UnitFunctions functions_;
   LazyFunction converting_;

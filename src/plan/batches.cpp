@@ -15,7 +15,19 @@ constexpr std::size_t never = ~std::size_t{0};
 
 // What steps of one kind have in common, or nothing for a step that stays alone.
 using Kind = std::vector<std::uint32_t>;
+// Rows that go to tensors of the same sizes: keys and values.
+Kind kind_of_store(const Step& step) {
+  Kind kind{static_cast<std::uint32_t>(step.op)};
+  for (const Layout& input : step.inputs) {
+    kind.push_back(static_cast<std::uint32_t>(input.dtype));
+    for (const auto size : input.shape) kind.push_back(static_cast<std::uint32_t>(size));
+    kind.push_back(static_cast<std::uint32_t>(input.shape.size()));
+  }
+  return kind;
+}
+
 std::optional<Kind> kind_of(const Step& step) {
+  if (step.op == Op::store_rows) return kind_of_store(step);
   const std::int64_t count = element_count(step.domain);
   if (step.op != Op::copy || count == 0 || count > most_elements) return std::nullopt;
   Kind kind;

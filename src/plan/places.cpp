@@ -146,7 +146,8 @@ class Placer {
   // after the output's instruction.
   bool may_overwrite(const DraftStep& draft, std::size_t i, std::size_t k,
                      const std::vector<std::uint32_t>& last_use, std::uint32_t step) const {
-    const bool stores = draft.step.op == Op::store_rows && i == 0;
+    constexpr std::size_t store_inputs = 3;
+    const bool stores = draft.step.op == Op::store_rows && i % store_inputs == 0 && i / store_inputs == k;
     if ((draft.step.op != Op::copy && !stores) || last_use[draft.inputs[i].root] != step) return false;
     const Layout& input = draft.step.inputs[i];
     const Layout& output = draft.step.outputs[k];

@@ -185,6 +185,9 @@ std::shared_ptr<Compilation> Compiled::State::trace(const std::vector<Tensor>& a
     results = function(placeholders);
   }
   ++traces;
+  // One that the function assigned and returns is what it was assigned, not what it goes back to below.
+  for (Tensor& result : results)
+    if (result.defined()) result = wrap(result.variable()->node);
 
   auto compilation = std::make_shared<Compilation>();
   compilation->returned = results.size();

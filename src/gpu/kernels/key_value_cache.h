@@ -12,14 +12,23 @@ constexpr bool is_same<A, A> = true;
 
 // out: (rows, length) dense; values: (count, length) anywhere, of the same type or of another floating one.
 template <class T, class V>
-DEVICE void store_rows(T* out, const i64* indices, i64 index_stride, const V* values, const Nest<1>& places,
-                       u64 count, u64 length, i64 rows, const Fault& fault) {
+struct StorePart {
+  const i64* indices;
+  i64 index_stride;
+  const V* values;
+  Nest<1> places;
+  T* out;
+};
+template <class T, class V>
+DEVICE void store_rows(const StorePart<T, V>& part, u64 count, u64 length, i64 rows, const Fault& fault) {
+  const V* const values = part.values;
+  const Nest<1>& places = part.places;
   for (u64 i = global_thread(); i < count * length; i += global_threads()) {
-    const i64 index = indices[(i64)(i / length) * index_stride];
+    const i64 index = part.indices[(i64)(i / length) * part.index_stride];
     if (index < 0) continue;  // names no row
     const u64 row = checked(index, rows, fault);
     if (row >= (u64)rows) continue;
-    T& to = out[row * length + i % length];
+    T& to = part.out[row * length + i % length];
     if constexpr (is_same<T, V>)
       to = values[places.at(i).of[0]];
     else
