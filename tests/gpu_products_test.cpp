@@ -175,6 +175,31 @@ TEST_F(GpuProducts, LibrariesAreToldHowMatricesLie) {
   by_library(problem({2, 3, 12, 20}, {2, 3, 20, 28}));
 }
 
+// A library multiplies, and what brings the halves of its result together follows.
+TEST_F(GpuProducts, HalvesByALibrary) {
+  Problem p = problem({3, 12, 20}, {3, 20, 28});
+  p.inputs[1].layout.strides = {20 * 28, 1, 20};
+  p = problem_of(p.inputs);
+  const Array product = p.expected;
+  p.step.halves = true;
+  p.step.domain = {3, 12, 14};
+  p.step.outputs = {{DType::f32, p.step.domain, contiguous_strides(p.step.domain)}};
+  p.step.expression.inputs = {DType::f32, DType::f32};
+  p.step.expression.instructions = {{Op::sub, DType::f32, DType::f32, {0, 1, 0}}};
+  p.step.expression.outputs = {2};
+  p.expected = cpu::empty_array(DType::f32, p.step.domain);
+  for (std::int64_t i = 0; i < p.expected.count(); ++i) {
+    const std::int64_t left = i / 14 * 28 + i % 14;
+    p.expected.set(i, product.get(left) - product.get(left + 14));
+  }
+  for (const char* way : {"host 1.0 #0", "own"}) {
+    const auto kernel = make_product(*test_gpu(), p.step, way);
+    ASSERT_NE(kernel, nullptr);
+    check(p, *kernel);
+  }
+  EXPECT_EQ(library_->runs, 1);
+}
+
 TEST_F(GpuProducts, WhatLibrariesCannotDescribeIsOurs) {
   const Problem flipped = problem({12, 20}, {20, 28}, Lay::flipped);
   EXPECT_FALSE(plain_product(flipped.step));

@@ -98,6 +98,11 @@ class Backend {
   // True iff a step of this operation goes on with an expression over its result, of that type, and `next` in
   // it had better be done there than in a step of its own.
   virtual bool fuses_epilogue(Op op, DType result, Op next) const = 0;
+  // True iff this product goes on with an expression over the halves of its columns (Step::halves).
+  virtual bool fuses_halves(const Step& product) const {
+    (void)product;
+    return false;
+  }
 
   // True iff the step of a product can take the norm of its first operand upon itself. Its first input is
   // then the norm's, the norm's weight follows its other inputs, and the attributes are the norm's.

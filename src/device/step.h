@@ -55,7 +55,9 @@ struct Expression {
 //   matmul, conv the operation on the first inputs; then, if the expression has instructions, the expression
 //   over the
 //                dense result: its input 0 is the result, inputs 1.. are the step's remaining inputs laid out
-//                over `domain`, the result's shape.
+//                over `domain`, the result's shape. A matmul with `halves`: inputs 0 and 1 of the
+//                expression are the left and the right half of the product's columns, inputs 2.. the
+//                remaining ones, and `domain` is the shape of a half.
 //   quantised_matmul      likewise, and of a norm of x where Backend::takes_norm() said so.
 //   layer_norm, rms_norm  the operation; the result is that of the expression's cast where it has one.
 //   others       the operation `op` itself.
@@ -71,6 +73,7 @@ struct Step {
   std::vector<Layout> inputs;
   std::vector<Layout> outputs;
   Expression expression;
+  bool halves = false;
 };
 
 struct KernelArguments {

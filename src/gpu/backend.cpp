@@ -10,6 +10,7 @@
 #include "gpu/event.h"
 #include "gpu/in_flight.h"
 #include "gpu/kernels.h"
+#include "gpu/matmul.h"
 #include "gpu/pinned_pool.h"
 #include "gpu/replay.h"
 #include "gpu/staged_copy.h"
@@ -108,6 +109,8 @@ class GpuBackend final : public Backend {
     const bool takes_long = op_row(next).rule == DTypeRule::floating;  // exp, gelu, a quotient, ...
     return !waits || !takes_long;
   }
+
+  bool fuses_halves(const Step& product) const override { return halves_fit(gpu_, product); }
 
   bool takes_norm(const Step& product, const Step& norm) const override {
     return quantised_matmul_takes_norm(product, norm);

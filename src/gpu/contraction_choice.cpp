@@ -36,7 +36,7 @@ std::string expression_text(const Step& step) {
     hasher.add(step.inputs[i].strides);
   }
   for (const Layout& output : step.outputs) hasher.add(static_cast<int>(output.dtype));
-  return fmt::format(" then {:016x}", hasher.finish().low);
+  return fmt::format("{} then {:016x}", step.halves ? " in halves" : "", hasher.finish().low);
 }
 
 class Choice {

@@ -10,12 +10,21 @@ namespace {
 
 Layout dense(DType dtype, const Shape& shape) { return {dtype, shape, contiguous_strides(shape)}; }
 
-// The step's expression, over a dense result.
+// Of the operation alone.
+Shape result_shape(const Step& step) {
+  Shape shape = step.domain;
+  if (step.halves) shape.back() *= 2;
+  return shape;
+}
+
+// The step's expression, over a dense result or over the halves of its columns.
 Step expression_step(const Step& step) {
   Step rest = step;
   rest.op = Op::copy;
   rest.attributes = {};
-  rest.inputs = {dense(step.inputs[0].dtype, step.domain)};
+  rest.halves = false;
+  const Layout result = dense(step.inputs[0].dtype, result_shape(step));
+  rest.inputs.assign(step.halves ? 2 : 1, {result.dtype, step.domain, result.strides});
   rest.inputs.insert(rest.inputs.end(), step.inputs.begin() + 2, step.inputs.end());
   return rest;
 }
@@ -34,8 +43,9 @@ class LibraryKernel final : public Kernel {
         further_inputs_(step.inputs.size() - 2) {
     if (step.expression.instructions.empty()) return;
     expression_ = make_elementwise(device, expression_step(step));
-    result_bytes_ =
-        rounded(static_cast<std::size_t>(element_count(step.domain)) * dtype_size(step.inputs[0].dtype));
+    const std::size_t size = dtype_size(step.inputs[0].dtype);
+    result_bytes_ = rounded(static_cast<std::size_t>(element_count(result_shape(step))) * size);
+    if (step.halves) half_bytes_ = static_cast<std::size_t>(step.domain.back()) * size;
   }
 
   // The result (where an expression follows), then what the call and the expression need; besides, our own
@@ -63,6 +73,7 @@ class LibraryKernel final : public Kernel {
     if (!expression_) return;
     SmallVector<void*, 8> inputs;
     inputs.push_back(result);
+    if (half_bytes_ > 0) inputs.push_back(static_cast<char*>(result) + half_bytes_);
     for (std::size_t i = 0; i < further_inputs_; ++i) inputs.push_back(arguments.inputs[i + 2]);
     expression_->run({inputs.data(), arguments.outputs, arguments.numbers, workspace});
   }
@@ -84,6 +95,7 @@ class LibraryKernel final : public Kernel {
   std::unique_ptr<Kernel> own_, expression_;
   std::function<void(const std::string&)> tell_;
   std::size_t further_inputs_, result_bytes_ = 0;
+  std::size_t half_bytes_ = 0;  // of a row, where the expression works on halves
   mutable std::atomic<bool> failed_ = false;
 };
 
@@ -98,8 +110,10 @@ std::unique_ptr<Kernel> make_library_kernel(GpuDevice& device, const Step& step,
 
 Step without_expression(const Step& step) {
   Step plain = step;
+  plain.halves = false;
+  plain.domain = result_shape(step);
   plain.inputs.resize(2);
-  plain.outputs = {dense(step.inputs[0].dtype, step.domain)};
+  plain.outputs = {dense(step.inputs[0].dtype, plain.domain)};
   plain.expression = {};
   return plain;
 }

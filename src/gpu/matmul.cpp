@@ -26,10 +26,10 @@ std::string tile_source(const MatrixProduct& product, const GemmTile& tile, int 
       "KERNEL void __launch_bounds__({}) matmul(const {}* a, const {}* b, GemmShape shape, GemmStack stack,\n"
       "    GemmStackStrides stack_a, GemmStackStrides stack_b{}) {{\n",
       tile.threads, type, type, partial ? fmt::format(", {}* sums", sum) : finish.parameters);
-  text += matrix_sources(product);
+  const std::string& tile_type = packet_a > 1 && packet_b > 1 ? tile.type : tile.by_element;
+  text += matrix_sources(product, tile_type);
   text += fmt::format(
-      "  gemm::multiply<{}, {}, {}>(shape, source_a, source_b, {});\n}}\n",
-      packet_a > 1 && packet_b > 1 ? tile.type : tile.by_element,
+      "  gemm::multiply<{}, {}, {}>(shape, source_a, source_b, {});\n}}\n", tile_type,
       gemm_fetch(tile, product.a.dtype, product.a.along_k(), packet_a),
       gemm_fetch(tile, product.b.dtype, product.b.along_k(), packet_b),
       partial ? fmt::format("gemm::Partial<{}>{{sums, shape.rows, shape.columns, shape.products}}", sum)
@@ -45,11 +45,13 @@ class TileKernel final : public MatmulKernel {
       return static_cast<unsigned>((size + one - 1) / one);
     };
     shape_.row_tiles = tiles(shape_.rows, tile_.rows);
-    shape_.column_tiles = tiles(shape_.columns, tile_.columns);
-    const std::uint64_t all = shape_.products * shape_.row_tiles * shape_.column_tiles;
-    const GemmSplit split = split_depth(tile_.depth, all, shape_.depth, device.compute_units());
-    shape_.splits = split.splits;
-    shape_.split_depth = split.depth;
+    shape_.column_tiles = tiles(product_.b.rows, tile_.columns);
+    if (!product_.halves) {
+      const std::uint64_t all = shape_.products * shape_.row_tiles * shape_.column_tiles;
+      const GemmSplit split = split_depth(tile_.depth, all, shape_.depth, device.compute_units());
+      shape_.splits = split.splits;
+      shape_.split_depth = split.depth;
+    }
     const int packet = gemm_packet(tile_, product_.a.dtype);
     packet_a_ = product_.a.in_packets(packet) ? packet : 1;
     packet_b_ = product_.b.in_packets(packet) ? packet : 1;
@@ -127,7 +129,8 @@ class SkinnyKernel final : public MatmulKernel {
 
   static bool fits(const MatrixProduct& product) {
     const std::int64_t most = dtype_size(product.a.dtype) == 8 ? 4 : 8;
-    return std::min(product.a.rows, product.b.rows) <= most && fits(product, packet(product, false));
+    return !product.halves && std::min(product.a.rows, product.b.rows) <= most &&
+           fits(product, packet(product, false));
   }
 
   void run(const KernelArguments& arguments) const override {
@@ -193,13 +196,31 @@ class SkinnyKernel final : public MatmulKernel {
   LazyFunction in_packets_, by_element_;
 };
 
-bool large_tiles_fill(const GpuDevice& device, const Step& step, const GemmTile& large) {
-  return tile_count(step, large.rows, large.columns) >= device.compute_units();
+// A large one where those keep the device busy.
+GemmTile automatic_tile(const GpuDevice& device, const Step& step) {
+  const DType dtype = step.inputs[0].dtype;
+  const auto tile = [&](bool large) {
+    return has_matrix_unit(device.target(), dtype) ? mma_tile(device.target(), dtype, large)
+                                                   : fma_tile(dtype, large);
+  };
+  GemmTile large = tile(true);
+  return tile_count(step, large.rows, large.columns) >= device.compute_units() ? large : tile(false);
 }
 
 }  // namespace
 
 bool skinny_fits(const Step& step) { return SkinnyKernel::fits(MatrixProduct(step)); }
+
+bool halves_fit(const GpuDevice& device, const Step& step) {
+  const DType dtype = step.inputs[0].dtype;
+  if (!is_floating(dtype) || step.inputs[1].dtype != dtype || skinny_fits(step)) return false;
+  const MatrixProduct product(step);
+  if (!product.b.along_k()) return false;
+  // Sums over parts of K are combined by another kernel, element by element.
+  const GemmTile tile = automatic_tile(device, step);
+  const auto tiles = static_cast<std::uint64_t>(tile_count(step, tile.rows, tile.columns));
+  return split_depth(tile.depth, tiles, product.a.depth, device.compute_units()).splits == 1;
+}
 
 std::unique_ptr<Kernel> make_matmul(GpuDevice& device, const Step& step, MatmulVariant variant) {
   const DType dtype = step.inputs[0].dtype;
@@ -236,10 +257,7 @@ std::unique_ptr<Kernel> make_matmul(GpuDevice& device, const Step& step, MatmulV
   if (skinny_fits(step)) return std::make_unique<SkinnyKernel>(device, step);
   if (wgmma_fits(device, step) && step.domain.back() > 32 && step.domain[step.domain.size() - 2] > 32)
     return make_wgmma(device, step, variant, tiles(mma_tile(target, dtype, true)));
-  const auto tile = [&](bool large) {
-    return unit ? mma_tile(target, dtype, large) : fma_tile(dtype, large);
-  };
-  return tiles(tile(large_tiles_fill(device, step, tile(true))));
+  return tiles(automatic_tile(device, step));
 }
 
 std::unique_ptr<Kernel> make_matmul(GpuDevice& device, const Step& step) {

@@ -30,7 +30,8 @@ std::string stack_offset(const MatrixProduct& product, std::string_view strides)
 
 MatrixProduct::MatrixProduct(const Step& step)
     : result(step.expression.instructions.empty() ? step.outputs[0].dtype : step.expression.inputs[0]),
-      expression(step.expression) {
+      expression(step.expression),
+      halves(step.halves) {
   const std::size_t axes = step.domain.size() - 2;
   const Shape outer(step.domain.begin(), step.domain.begin() + static_cast<std::ptrdiff_t>(axes));
   std::vector<Strides> strides;
@@ -55,6 +56,8 @@ MatrixProduct::MatrixProduct(const Step& step)
   };
   a = operand(0, 0, 1);
   b = operand(1, 1, 0);
+  if (halves && !b.along_k())
+    throw KernelError("[matmul] halves of a right operand that does not lie along K");
   for (std::size_t i = 2; i < step.inputs.size(); ++i) {
     const Layout& layout = step.inputs[i];
     inputs.push_back(layout.dtype);
@@ -67,6 +70,7 @@ FinishText::FinishText(const MatrixProduct& product, bool in_packets) {
   const Expression& expression = product.expression;
   const std::string_view result = storage_type(product.result), sum = compute_type(product.a.dtype);
   std::string fields, start, runs, fetches, loads, stores;
+  const std::size_t products = product.halves ? 2 : 1;  // the expression's first inputs
   std::size_t widest = 2;
   for (const DType dtype : product.outputs) widest = std::max(widest, dtype_size(dtype));
   const auto pass = [&](const std::string& type, const std::string& name) {
@@ -77,7 +81,7 @@ FinishText::FinishText(const MatrixProduct& product, bool in_packets) {
   for (std::size_t k = 0; k < product.outputs.size(); ++k)
     pass(fmt::format("{}*", storage_type(product.outputs[k])), fmt::format("out{}", k));
   for (std::size_t i = 0; i < product.inputs.size(); ++i) {
-    const std::size_t value = i + 1;
+    const std::size_t value = i + products;
     pass(fmt::format("const {}*", storage_type(product.inputs[i])), fmt::format("in{}", value));
     pass("GemmPlace", fmt::format("place{}", value));
     start += fmt::format("    at{0} = in{0}{1};\n", value,
@@ -96,7 +100,7 @@ FinishText::FinishText(const MatrixProduct& product, bool in_packets) {
     pass(std::string(compute_type(expression.immediates[i])), fmt::format("c{}", i));
   fields += "  i64 first = 0;\n";
   for (std::size_t i = 0; i < product.inputs.size(); ++i)
-    fields += fmt::format("  const {}* at{} = nullptr;\n", storage_type(product.inputs[i]), i + 1);
+    fields += fmt::format("  const {}* at{} = nullptr;\n", storage_type(product.inputs[i]), i + products);
   std::string packets, writes;
   for (std::size_t k = 0; k < product.outputs.size(); ++k) {
     const std::string_view type = storage_type(product.outputs[k]);
@@ -108,10 +112,16 @@ FinishText::FinishText(const MatrixProduct& product, bool in_packets) {
     writes += fmt::format("    gemm::{1}(out{0} + index, r{0});\n", k,
                           in_packets && product.whole_results() ? "store_whole" : "store_run");
   }
-  const std::string sums =
-      expression.instructions.empty()
-          ? fmt::format("      const {0} s0 = store<{0}>(sums.element[e]);\n", result)
-          : fmt::format("      const {} v0 = through<{}>(sums.element[e]);\n", sum, result);
+  std::string sums;
+  if (expression.instructions.empty())
+    sums = fmt::format("      const {0} s0 = store<{0}>(sums.element[e]);\n", result);
+  else if (product.halves)
+    sums = fmt::format(
+        "      const {0} v0 = through<{1}>(sums.left.element[e]), v1 = "
+        "through<{1}>(sums.right.element[e]);\n",
+        sum, result);
+  else
+    sums = fmt::format("      const {} v0 = through<{}>(sums.element[e]);\n", sum, result);
   structure = fmt::format(
       "struct Finish {{\n  static constexpr int run_bytes = {0};\n"
       "  template <int N>\n  struct Inputs {{\n{1}  }};\n"
@@ -122,38 +132,44 @@ FinishText::FinishText(const MatrixProduct& product, bool in_packets) {
       widest, runs, fields, start, fetches);
   structure += fmt::format(
       "  template <int N>\n"
-      "  DEVICE void operator()(i64 row, i64 from, const Packet<{0}, N>& sums, const Inputs<N>& inputs) "
+      "  DEVICE void operator()(i64 row, i64 from, const {7}<{0}, N>& sums, const Inputs<N>& inputs) "
       "const {{\n"
       "    const i64 index = first + row * columns + from;\n{1}"
       "#pragma unroll\n    for (int e = 0; e < N; ++e) {{\n"
       "{2}{3}{4}{5}    }}\n{6}  }}\n"
-      "  template <int N>\n  DEVICE void operator()(i64 row, i64 from, const Packet<{0}, N>& sums) const "
+      "  template <int N>\n  DEVICE void operator()(i64 row, i64 from, const {7}<{0}, N>& sums) const "
       "{{\n"
       "    (*this)(row, from, sums, fetch<N>(row, from));\n  }}\n}};\n",
-      sum, packets, sums, loads, expression_body(expression, "      "), stores, writes);
+      sum, packets, sums, loads, expression_body(expression, "      "), stores, writes,
+      product.halves ? "gemm::Pair" : "Packet");
 }
 
 std::string matmul_beginning(const MatrixProduct& product) {
   return "#include \"math.h\"\n#include \"gemm.h\"\n" + operation_functions(product.expression);
 }
 
-std::string matrix_sources(const MatrixProduct& product) {
-  std::string text;
-  for (const char* operand : {"a", "b"})
-    text += fmt::format(
+std::string matrix_sources(const MatrixProduct& product, std::string_view tile) {
+  const auto source = [&](char operand, const std::string& type, const char* row, const char* rows) {
+    return fmt::format(
         "  const auto source_{0} = [&](u64 product, i64 end) {{\n"
-        "    return gemm::Matrix<{1}>{{{0}{3}, shape.{0}_{2}, "
-        "shape.{0}_k, "
-        "shape.{2}s, end}};\n  }};\n",
-        operand, storage_type(*operand == 'a' ? product.a.dtype : product.b.dtype),
-        *operand == 'a' ? "row" : "column", stack_offset(product, fmt::format("stack_{}", operand)));
-  return text;
+        "    return {1}{{{0}{2}, shape.{0}_{3}, shape.{0}_k, shape.{4}, end}};\n  }};\n",
+        operand, type, stack_offset(product, fmt::format("stack_{}", operand)), row, rows);
+  };
+  const auto matrix = [](const Operand& operand) {
+    return fmt::format("gemm::Matrix<{}>", storage_type(operand.dtype));
+  };
+  const std::string a = source('a', matrix(product.a), "row", "rows");
+  if (!product.halves) return a + source('b', matrix(product.b), "column", "columns");
+  const std::string halves =
+      fmt::format("gemm::Halves<{}, {}::pair_width>", storage_type(product.b.dtype), tile);
+  return a + source('b', halves, "column", "columns * 2");
 }
 
 std::int64_t tile_count(const Step& step, std::int64_t tile_rows, std::int64_t tile_columns) {
   const std::size_t ndim = step.domain.size();
-  const std::int64_t rows = step.domain[ndim - 2], columns = step.domain[ndim - 1];
-  const std::int64_t stack = rows * columns == 0 ? 0 : element_count(step.domain) / (rows * columns);
+  const std::int64_t rows = step.domain[ndim - 2], columns = step.inputs[1].shape.back();
+  std::int64_t stack = rows * columns == 0 ? 0 : 1;
+  for (std::size_t axis = 0; axis + 2 < ndim; ++axis) stack *= step.domain[axis];
   return stack * ((rows + tile_rows - 1) / tile_rows) * ((columns + tile_columns - 1) / tile_columns);
 }
 
@@ -173,7 +189,7 @@ bool aligned(const void* pointer, std::size_t bytes) {
 MatmulKernel::MatmulKernel(GpuDevice& device, const Step& step) : device_(device), product_(step) {
   const Operand &a = product_.a, &b = product_.b;
   shape_ = {.rows = a.rows,
-            .columns = b.rows,
+            .columns = product_.columns(),
             .depth = a.depth,
             .a_row = a.row_stride,
             .a_k = a.k_stride,

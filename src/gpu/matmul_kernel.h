@@ -43,9 +43,11 @@ struct MatrixProduct {
   Expression expression;
   GemmStack stack{};
   std::int64_t count = 1;  // of products
+  bool halves;             // Step::halves
 
   explicit MatrixProduct(const Step& step);
 
+  std::int64_t columns() const { return halves ? b.rows / 2 : b.rows; }  // of the result
   // Whether the expression's further input `i`, or the results, can be reached in runs of `longest_run` from
   // multiples of it on, given a pointer that is a multiple of 16 bytes.
   static constexpr std::int64_t longest_run = 8;
@@ -54,7 +56,7 @@ struct MatrixProduct {
     return places[i].column == 1 && fits(places[i].row) &&
            std::all_of(std::begin(places[i].stack.stride), std::end(places[i].stack.stride), fits);
   }
-  bool whole_results() const { return b.rows % longest_run == 0; }
+  bool whole_results() const { return columns() % longest_run == 0; }
 };
 
 // The text of a kernel's parts that depend on the expression: a struct Finish, which stores one element, and
@@ -68,12 +70,12 @@ struct FinishText {
 
 // The beginning of a kernel's text, with the functions that the expression needs.
 std::string matmul_beginning(const MatrixProduct& product);
-// Lambdas that give the operands of a product.
-std::string matrix_sources(const MatrixProduct& product);
+// Lambdas that give the operands of a product; `tile`, of gemm.h, says in which order it takes halves.
+std::string matrix_sources(const MatrixProduct& product, std::string_view tile = {});
 
 bool aligned(const void* pointer, std::size_t bytes);
 
-// Tiles of the result, of all products.
+// Tiles of all products.
 std::int64_t tile_count(const Step& step, std::int64_t tile_rows, std::int64_t tile_columns);
 
 // A number in the type that it is computed in; all are at the start.

@@ -39,11 +39,12 @@ std::string wgmma_source(const MatrixProduct& product, const WgmmaTile& tile, bo
              "stacked_a,\n"
              "    bool stacked_b{1}) {{\n"
              "  extern __shared__ __align__(1024) char memory[];\n"
-             "  wgmma::multiply<{2}, {3}, {4}, {5}, {6}, {7}>(shape, &map_a, &map_b, stacked_a, "
+             "  wgmma::multiply<{2}, {3}, {4}, {5}, {6}, {7}, {8}>(shape, &map_a, &map_b, stacked_a, "
              "stacked_b, memory,\n"
-             "                                           {8});\n}}\n",
+             "                                           {9});\n}}\n",
              wgmma_threads, partial ? ", f32* sums" : finish.parameters, storage_type(product.a.dtype),
              tile.columns, tile.stages, tile.in_turns, product.a.along_k(), product.b.along_k(),
+             product.halves,
              partial ? "gemm::Partial<f32>{sums, shape.rows, shape.columns, shape.products}"
                      : fmt::format("Finish{{stack, shape.rows, shape.columns{}}}", finish.members));
 }
@@ -54,12 +55,14 @@ class WgmmaKernel final : public MatmulKernel {
   WgmmaKernel(GpuDevice& device, const Step& step, const WgmmaTile& tile, std::unique_ptr<Kernel> otherwise)
       : MatmulKernel(device, step), otherwise_(std::move(otherwise)), tile_(tile) {
     shape_.row_tiles = static_cast<unsigned>((shape_.rows + rows - 1) / rows);
-    shape_.column_tiles = static_cast<unsigned>((shape_.columns + tile.columns - 1) / tile.columns);
-    const GemmSplit split = wgmma_split(tiles(), shape_.depth, device.compute_units());
-    shape_.splits = split.splits;
-    shape_.split_depth = split.depth;
+    shape_.column_tiles = static_cast<unsigned>((product_.b.rows + tile.columns - 1) / tile.columns);
+    if (!product_.halves) {
+      const GemmSplit split = wgmma_split(tiles(), shape_.depth, device.compute_units());
+      shape_.splits = split.splits;
+      shape_.split_depth = split.depth;
+    }
     function_ =
-        device.function({"matmul_wgmma", wgmma_source(product_, tile_, split.splits > 1), {}}, "matmul");
+        device.function({"matmul_wgmma", wgmma_source(product_, tile_, shape_.splits > 1), {}}, "matmul");
     device.use();
     device.driver().check(
         device.driver().call.allow_shared(function_.handle, static_cast<int>(shared_bytes())),
@@ -88,7 +91,8 @@ class WgmmaKernel final : public MatmulKernel {
     if (results() == 0) return;
     if (!all_aligned(arguments)) return otherwise_->run(arguments);
     const TensorMap map_a = map(product_.a, arguments.inputs[0], rows),
-                    map_b = map(product_.b, arguments.inputs[1], tile_.columns);
+                    map_b = map(product_.b, arguments.inputs[1],
+                                product_.halves ? tile_.columns / 2 : tile_.columns);
     const bool stacked_a = product_.a.stack[0] != 0, stacked_b = product_.b.stack[0] != 0;
     const bool split = shape_.splits > 1;
     Arguments values;
@@ -179,7 +183,8 @@ WgmmaTile choose_wgmma(const GpuDevice& device, const Step& step) {
   double least = 0;
   for (const WgmmaCandidate& one : wgmma_candidates) {
     const std::int64_t tiles = tile_count(step, 128, one.tile.columns);
-    const GemmSplit split = wgmma_split(static_cast<std::uint64_t>(tiles), depth, device.compute_units());
+    GemmSplit split{1, depth};
+    if (!step.halves) split = wgmma_split(static_cast<std::uint64_t>(tiles), depth, device.compute_units());
     const double rounds = static_cast<double>((tiles * split.splits + units - 1) / units);
     const double multiplying = one.per_k * static_cast<double>(split.depth);
     double time = rounds * (multiplying + one.storing);

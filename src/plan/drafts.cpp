@@ -3,7 +3,7 @@
 //   1. Common subexpressions: nodes with the same operation on the same inputs become one.
 //   2. Layouts: each value is dense memory of its own (a root) or a view of another value's; a reshape that
 //      no strides can express becomes a copy.
-//   3. Fusion: nodes are grouped into steps (fusion.h).
+//   3. Fusion: nodes are grouped into steps (fusion.h, halves.h).
 //   4. Steps: groups become expressions with inputs and outputs.
 //   5. Batches: small steps that do the same become one (batches.h).
 #include "plan/drafts.h"
@@ -15,6 +15,7 @@
 
 #include "plan/batches.h"
 #include "plan/fusion.h"
+#include "plan/halves.h"
 #include "plan/norm_products.h"
 
 namespace hearth {
@@ -30,6 +31,7 @@ class Drafter {
     count_uses();
     lay_out();
     grouping_ = group_nodes(graph_, drafts_, backend_, options_.fuse);
+    if (options_.fuse) join_halves(graph_, drafts_, backend_, grouping_);
     make_steps();
     if (options_.fuse) {
       drafts_.fused_nodes += join_norms(graph_, backend_, drafts_);
@@ -204,6 +206,7 @@ class Drafter {
             ? no_node
             : drafts_.canonical[graph_.inputs_of(static_cast<std::uint32_t>(group.reduction))[0]];
     draft.step.domain = group.domain;
+    draft.step.halves = group.halves;
 
     // Number the values: inputs, immediates, members. `operand_uses` counts uses inside the group.
     numbering_.clear();
@@ -212,7 +215,7 @@ class Drafter {
     std::vector<std::uint32_t> numbers, reciprocals;
     const auto add_operand = [&](std::uint32_t node, const Shape& shape, bool reciprocal) {
       ++operand_uses_[node];
-      if (is_in(group, node)) return;
+      if (is_in(group, node) || is_half(group, node)) return;
       const auto add = [](auto& list, auto item) {
         if (std::find(list.begin(), list.end(), item) == list.end()) list.push_back(std::move(item));
       };
@@ -228,7 +231,7 @@ class Drafter {
 
     if (group.anchor >= 0) {
       numbering_[static_cast<std::uint32_t>(group.anchor)] = 0;
-      expression.inputs.push_back(at(static_cast<std::uint32_t>(group.anchor)).dtype);
+      expression.inputs.assign(group.halves ? 2 : 1, at(static_cast<std::uint32_t>(group.anchor)).dtype);
     }
     const std::size_t first_input = expression.inputs.size();
     for (const Operand& input : inputs) {
@@ -248,6 +251,8 @@ class Drafter {
       draft.numbers.push_back({node, true});
     }
     const auto number_of = [&](std::uint32_t node, const Shape& shape) {
+      if (is_half(group, node))
+        return static_cast<std::uint16_t>(drafts_.values[node].layout.offset == 0 ? 0 : 1);
       const auto value = reshaped_in(group, node);
       if (const auto found = numbering_.find(value); found != numbering_.end()) return found->second;
       const auto input =
@@ -307,6 +312,9 @@ class Drafter {
   bool is_in(const Group& group, std::uint32_t node) const {
     const auto index = grouping_.group_of[node];
     return index >= 0 && &grouping_.groups[static_cast<std::size_t>(index)] == &group;
+  }
+  bool is_half(const Group& group, std::uint32_t node) const {
+    return group.halves && drafts_.values[node].root == static_cast<std::uint32_t>(group.anchor);
   }
   // The node whose value a reshape in a group shows.
   std::uint32_t reshaped_in(const Group& group, std::uint32_t node) const {

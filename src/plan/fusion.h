@@ -22,6 +22,7 @@ struct Group {
   std::uint32_t last = 0;       // the step runs when the graph order reaches this node
   std::uint32_t operands = 0;   // upper bound of the inputs
   bool open = true;
+  bool halves = false;  // the members work on the two halves of the anchor's columns (halves.h)
 };
 
 struct Grouping {

@@ -79,6 +79,28 @@ struct Matrix {
   }
 };
 
+// A matrix whose rows are two halves that belong together, along K. Of every WIDTH rows that are asked for
+// the first ones are of the left half, the others those of the right half that go with them.
+template <class T, int WIDTH>
+struct Halves : Matrix<T> {
+  DEVICE typename Matrix<T>::Row row(i64 index) const {
+    constexpr int half = WIDTH / 2;
+    const i64 rows = this->rows / 2, wanted = index / WIDTH * half + index % half;
+    const i64 inside = wanted < rows ? wanted : rows - 1;
+    return this->data + (index % WIDTH < half ? inside : rows + inside) * this->row_stride;
+  }
+};
+template <class Source>
+constexpr bool has_halves = false;
+template <class T, int WIDTH>
+constexpr bool has_halves<Halves<T, WIDTH>> = true;
+
+// Sums of the left half of the columns, and those of the right half that belong to them.
+template <class Sum, int N>
+struct Pair {
+  Packet<Sum, N> left, right;
+};
+
 // How a thread fetches elements, so many rows and so many steps of K together: as packets along one of the
 // axes, or one by one. Neighbouring threads go on along K if `k_first`, else along rows, `neighbours` of them
 // (0: all), and then along K. Two packets along rows are enough to read whole sectors; more threads that
@@ -258,6 +280,26 @@ struct FmaTile {
         f(place(down, i), place(across, j), run);
       }
   }
+
+  // Where b has halves: a thread has both columns of a pair, SIDE / 2 of its own apart.
+  static constexpr int pair_width = SIDE > chunk ? columns : SIDE;
+  template <class F>
+  DEVICE void for_each_pair(const F& f) const {
+    constexpr int half = SIDE / 2, run = half < chunk ? half : chunk;
+    const int down = threadIdx.x / 16, across = threadIdx.x % 16;
+#pragma unroll
+    for (int i = 0; i < SIDE; ++i)
+#pragma unroll
+      for (int j = 0; j < half; j += run) {
+        Pair<Sum, run> pair;
+#pragma unroll
+        for (int e = 0; e < run; ++e) {
+          pair.left.element[e] = sums[i][j + e];
+          pair.right.element[e] = sums[i][half + j + e];
+        }
+        f(place(down, i), (j / run * 16 + across) * run, pair);
+      }
+  }
 };
 
 // ---- the matrix unit ----
@@ -337,6 +379,27 @@ struct MmaTile {
           f(first_row() + i * 16 + mma::row(e), first_column() + j * 16 + mma::column(e), run);
         }
   }
+
+  // Where b has halves: a wave has both columns of a pair, in pieces that lie half of its columns apart.
+  static constexpr int pair_width = piece_columns * 16;
+  template <class F>
+  DEVICE void for_each_pair(const F& f) const {
+    constexpr int half = piece_columns / 2;
+#pragma unroll
+    for (int i = 0; i < piece_rows; ++i)
+#pragma unroll
+      for (int j = 0; j < half; ++j)
+#pragma unroll
+        for (int e = 0; e < mma::elements; e += mma::side_by_side) {
+          Pair<Sum, mma::side_by_side> pair;
+#pragma unroll
+          for (int r = 0; r < mma::side_by_side; ++r) {
+            pair.left.element[r] = sums[i][j].element[e + r];
+            pair.right.element[r] = sums[i][half + j].element[e + r];
+          }
+          f(first_row() + i * 16 + mma::row(e), first_column() / 2 + j * 16 + mma::column(e), pair);
+        }
+  }
 };
 
 // ---- a block's work ----
@@ -372,8 +435,13 @@ DEVICE void multiply_tile(const A& a, const B& b, i64 first_row, i64 first_colum
     stage_b.template put<LayoutB>(tile_b[current]);
     barrier();
   }
-  tile.for_each_run(
-      [&](int row, int column, const auto& run) { finish(first_row + row, first_column + column, run); });
+  if constexpr (has_halves<B>)
+    tile.for_each_pair([&](int row, int column, const auto& pair) {
+      finish(first_row + row, first_column / 2 + column, pair);
+    });
+  else
+    tile.for_each_run(
+        [&](int row, int column, const auto& run) { finish(first_row + row, first_column + column, run); });
 }
 
 // The tile that a block works on. Neighbours in time share rows and columns, which then stay in the cache.
@@ -400,17 +468,26 @@ DEVICE Job job(const GemmShape& shape, u64 index) {
   return job;
 }
 
+template <class Sum, int N>
+DEVICE Packet<Sum, 1> one_of(const Packet<Sum, N>& run, int i) {
+  return {{run.element[i]}};
+}
+template <class Sum, int N>
+DEVICE Pair<Sum, 1> one_of(const Pair<Sum, N>& run, int i) {
+  return {one_of(run.left, i), one_of(run.right, i)};
+}
+
 // Results side by side: whole runs inside the result at once, else those that are inside.
-template <class Finish, class Sum, int N>
+template <class Finish, template <class, int> class Run, class Sum, int N>
 DEVICE void finish_run(const GemmShape& shape, const Finish& finish, i64 row, i64 column,
-                       const Packet<Sum, N>& run) {
+                       const Run<Sum, N>& run) {
   if (row >= shape.rows) return;
   if (column + N <= shape.columns) {
     finish(row, column, run);
   } else {
 #pragma unroll
     for (int i = 0; i < N; ++i)
-      if (column + i < shape.columns) finish(row, column + i, Packet<Sum, 1>{{run.element[i]}});
+      if (column + i < shape.columns) finish(row, column + i, one_of(run, i));
   }
 }
 

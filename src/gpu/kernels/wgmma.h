@@ -185,22 +185,30 @@ DEVICE Packet<f32, 8> whole_eight(const f32* sums, int lane) {
   return run;
 }
 
-// Stores a lane's sums of 64 rows and COLUMNS columns: those of `row` and of `row` + 8, from `column` on.
-template <int COLUMNS, class Finish>
+// Stores a lane's results of 64 rows and COLUMNS columns: those of `row` and of `row` + 8, from `column` on.
+// With HALVES the sums of as many columns of the right half follow those of the left half.
+template <int COLUMNS, bool HALVES, class Finish>
 DEVICE void store_sums(const GemmShape& shape, const Finish& finish, i64 row, i64 column, bool inside,
-                       const f32 (&sums)[COLUMNS / 2], int lane) {
+                       const f32* sums, int lane) {
   constexpr int run = Finish::run_bytes == 2 ? 8 : 4, unit = run * 2;
   const i64 mine = column + (run == 8 ? lane * 8 : lane % 2 * 8 + lane / 2 * 4);
   const auto row_of = [&](int item) { return row + item % 2 * 8; };
   const auto column_of = [&](int item) { return mine + item / 2 * unit * 2; };
-  const auto run_of = [&](int item) {
-    const f32* from = sums + item / 2 * unit + item % 2 * 2;
+  const auto exchanged_run = [&](const f32* from) {
     if constexpr (run == 8)
       return whole_eight(from, lane);
     else
       return half_eight(from, lane);
   };
-  constexpr int items = COLUMNS / unit, at_once = 4;
+  const auto run_of = [&](int item) {
+    const f32* from = sums + item / 2 * unit + item % 2 * 2;
+    if constexpr (HALVES)
+      return gemm::Pair<f32, run>{exchanged_run(from), exchanged_run(from + COLUMNS / 2)};
+    else
+      return exchanged_run(from);
+  };
+  constexpr int items = COLUMNS / unit, at_once = items % 4 == 0 ? 4 : 2;
+  static_assert(COLUMNS % (4 * run) == 0, "whole exchanges");
   if (!inside) {
 #pragma unroll
     for (int item = 0; item < items; ++item)
@@ -244,11 +252,16 @@ struct Ring {
 template <int COLUMNS>
 constexpr int stage_bytes = (128 + COLUMNS) * depth * 2;
 
-template <class T, int COLUMNS, int STAGES, bool IN_TURNS, bool ALONG_K_A, bool ALONG_K_B, class Finish>
+// With HALVES half the columns of a tile are of the left half of b's rows, which are twice the columns of the
+// result, and half are those of the right half that belong to them.
+template <class T, int COLUMNS, int STAGES, bool IN_TURNS, bool ALONG_K_A, bool ALONG_K_B, bool HALVES,
+          class Finish>
 DEVICE void multiply(const GemmShape& shape, const TensorMap* map_a, const TensorMap* map_b, bool stacked_a,
                      bool stacked_b, char* memory, Finish finish) {
   __shared__ u64 full[STAGES], empty[STAGES], turns[2];
+  static_assert(ALONG_K_B || !HALVES, "halves lie along K");
   constexpr int tile_a = 128 * depth * 2;
+  constexpr int width = HALVES ? COLUMNS / 2 : COLUMNS;  // of the result
   if (threadIdx.x == 0) {
     for (int i = 0; i < STAGES; ++i) {
       barrier_init(full + i, 1);
@@ -272,7 +285,7 @@ DEVICE void multiply(const GemmShape& shape, const TensorMap* map_a, const Tenso
     if (threadIdx.x != 0) return;
     for (u64 index = blockIdx.x; index < jobs; index += gridDim.x) {
       const gemm::Job job = gemm::job(shape, index);
-      const i32 row = (i32)job.row_tile * 128, column = (i32)job.column_tile * COLUMNS;
+      const i32 row = (i32)job.row_tile * 128, column = (i32)job.column_tile * width;
       const i32 product_a = stacked_a ? (i32)job.product : 0, product_b = stacked_b ? (i32)job.product : 0;
       i32 k = (i32)(job.split * shape.split_depth);
       for (int step = steps(job); step > 0; --step, k += depth) {
@@ -281,7 +294,10 @@ DEVICE void multiply(const GemmShape& shape, const TensorMap* map_a, const Tenso
                      ring.parity ^ 1);  // the first time round there is nobody to wait for
         barrier_expect(full + ring.stage, stage_bytes<COLUMNS>);
         copy_tile<128, ALONG_K_A>(tile, map_a, row, k, product_a, full + ring.stage);
-        copy_tile<COLUMNS, ALONG_K_B>(tile + tile_a, map_b, column, k, product_b, full + ring.stage);
+        copy_tile<width, ALONG_K_B>(tile + tile_a, map_b, column, k, product_b, full + ring.stage);
+        if constexpr (HALVES)
+          copy_tile<width, ALONG_K_B>(tile + tile_a + width * depth * 2, map_b, (i32)shape.columns + column,
+                                      k, product_b, full + ring.stage);
         ring.next<STAGES>();
       }
     }
@@ -326,14 +342,14 @@ DEVICE void multiply(const GemmShape& shape, const TensorMap* map_a, const Tenso
       wait<0>();
       if (thread == 0 && last >= 0) barrier_arrive(empty + last);
       // A wave has 16 rows; a lane two of them, and two neighbours of every eight columns.
-      const i64 row = (i64)job.row_tile * 128 + first_part * 64, column = (i64)job.column_tile * COLUMNS;
+      const i64 row = (i64)job.row_tile * 128 + first_part * 64, column = (i64)job.column_tile * width;
       finish.start(job.product, job.split);
 #pragma unroll
       for (int part = 0; part < parts; ++part) {
         const i64 first = row + part * 64;
-        store_sums<COLUMNS>(shape, finish, first + thread / 32 * 16 + thread % 32 / 4, column,
-                            first + 64 <= shape.rows && column + COLUMNS <= shape.columns, sums[part],
-                            thread % 4);
+        store_sums<width, HALVES>(shape, finish, first + thread / 32 * 16 + thread % 32 / 4, column,
+                                  first + 64 <= shape.rows && column + width <= shape.columns, sums[part],
+                                  thread % 4);
       }
     }
   }

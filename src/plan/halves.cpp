@@ -1,0 +1,141 @@
+// Who reads each product is found in one pass over the graph; then those products join whose readers allow
+// it.
+//
+// A group that reads a product has members behind it in the graph's order, so it was open when the product
+// was placed: the product does not depend on it. The step runs when the group's last member is reached, as
+// before.
+#include "plan/halves.h"
+
+#include <map>
+
+namespace hearth {
+namespace {
+
+class Joiner {
+ public:
+  Joiner(const LinearGraph& graph, const Drafts& drafts, const Backend& backend, Grouping& grouping)
+      : graph_(graph), drafts_(drafts), backend_(backend), grouping_(grouping) {}
+
+  void run() {
+    find_products();
+    if (readers_.empty()) return;
+    find_readers();
+    for (const auto& [product, readers] : readers_)
+      if (readers.one_group && readers.group >= 0 && fits(product, readers.group))
+        join(product, readers.group);
+  }
+
+ private:
+  // Of a product: the one group that reads it, if no other does.
+  struct Readers {
+    std::int32_t group = -1;
+    bool one_group = true;
+  };
+
+  const Node& at(std::uint32_t node) const { return *graph_.nodes[node]; }
+  std::uint32_t size() const { return static_cast<std::uint32_t>(graph_.nodes.size()); }
+  std::uint32_t canonical(std::uint32_t node) const { return drafts_.canonical[node]; }
+  const Value& value(std::uint32_t node) const { return drafts_.values[node]; }
+  Group& group(std::int32_t index) { return grouping_.groups[static_cast<std::size_t>(index)]; }
+
+  void find_products() {
+    for (const Group& candidate : grouping_.groups) {
+      if (candidate.anchor < 0 || !candidate.members.empty()) continue;
+      const auto node = static_cast<std::uint32_t>(candidate.anchor);
+      if (graph_.ops[node] == Op::matmul && at(node).count() > 0 && at(node).shape.back() % 2 == 0)
+        readers_[node] = {};
+    }
+  }
+
+  void find_readers() {
+    for (auto output : graph_.outputs) note(canonical(output), -1);
+    for (std::uint32_t node = 0; node < size(); ++node) {
+      if (canonical(node) != node || drafts_.uses[node] == 0) continue;
+      for (auto edge : graph_.inputs_of(node)) {
+        const auto input = canonical(edge);
+        // What reads a view of a product is asked itself.
+        if (op_kind(graph_.ops[node]) == OpKind::view && value(node).root == value(input).root) continue;
+        note(input, is_elementwise(graph_.ops[node]) ? grouping_.group_of[node] : -1);
+      }
+    }
+  }
+
+  void note(std::uint32_t input, std::int32_t reader) {
+    const auto found = readers_.find(value(input).root);
+    if (found == readers_.end()) return;
+    Readers& readers = found->second;
+    if (reader < 0 || (readers.group >= 0 && readers.group != reader)) readers.one_group = false;
+    readers.group = reader;
+  }
+
+  static Shape half_of(Shape shape) {
+    shape.back() /= 2;
+    return shape;
+  }
+
+  // Whether all operands of a group's members have strides over a half of the product, and those that show
+  // the product itself are its left and its right half.
+  bool fits(std::uint32_t product, std::int32_t index) {
+    const Group& reader = group(index);
+    const Shape domain = half_of(at(product).shape);
+    if (reader.anchor >= 0 || reader.reduction >= 0 || element_count(reader.domain) != element_count(domain))
+      return false;
+    bool left = false, right = false;
+    for (auto member : reader.members)
+      for (auto edge : graph_.inputs_of(member)) {
+        const auto operand = canonical(edge);
+        if (grouping_.group_of[operand] == index || graph_.ops[operand] == Op::constant) continue;
+        const auto& layout = value(operand).layout;
+        const auto strides = strides_over(at(operand), layout.strides, at(member).shape, domain);
+        if (!strides) return false;
+        if (value(operand).root != product) continue;
+        if (!steps_alike(domain, *strides, value(product).layout.strides)) return false;
+        (layout.offset == 0 ? left : right) = true;
+        if (layout.offset != 0 && layout.offset != domain.back()) return false;
+      }
+    return left && right && backend_.fuses_halves(step_of(product));
+  }
+
+  static bool steps_alike(const Shape& shape, const Strides& a, const Strides& b) {
+    for (std::size_t i = 0; i < shape.size(); ++i)
+      if (shape[i] != 1 && a[i] != b[i]) return false;
+    return true;
+  }
+
+  Step step_of(std::uint32_t product) const {
+    Step step;
+    step.op = graph_.ops[product];
+    step.domain = at(product).shape;
+    for (auto edge : graph_.inputs_of(product)) {
+      const auto input = canonical(edge);
+      step.inputs.push_back({at(input).dtype, at(input).shape, value(input).layout.strides});
+    }
+    step.outputs = {{at(product).dtype, at(product).shape, value(product).layout.strides}};
+    return step;
+  }
+
+  void join(std::uint32_t product, std::int32_t index) {
+    Group& alone = group(grouping_.group_of[product]);
+    for (auto reshape : alone.reshapes) grouping_.group_of[reshape] = -1;
+    alone = {};
+    alone.open = false;
+    grouping_.group_of[product] = index;
+    group(index).anchor = product;
+    group(index).halves = true;
+    group(index).domain = half_of(at(product).shape);
+  }
+
+  const LinearGraph& graph_;
+  const Drafts& drafts_;
+  const Backend& backend_;
+  Grouping& grouping_;
+  std::map<std::uint32_t, Readers> readers_;  // per product, in graph order
+};
+
+}  // namespace
+
+void join_halves(const LinearGraph& graph, const Drafts& drafts, const Backend& backend, Grouping& grouping) {
+  Joiner(graph, drafts, backend, grouping).run();
+}
+
+}  // namespace hearth
