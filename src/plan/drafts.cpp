@@ -5,7 +5,8 @@
 //      no strides can express becomes a copy.
 //   3. Fusion: nodes are grouped into steps (fusion.h, halves.h).
 //   4. Steps: groups become expressions with inputs and outputs.
-//   5. Batches: small steps that do the same become one (batches.h).
+//   5. Small steps become part of others: norms of products (norm_products.h), several that do the same
+//      (batches.h).
 #include "plan/drafts.h"
 
 #include <algorithm>
