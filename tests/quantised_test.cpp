@@ -134,6 +134,22 @@ struct Size {
   std::int64_t m, n, k;
 };
 
+void expect_products_of_the_numbers(Device device, DType format, const Size& size) {
+  SCOPED_TRACE(to_string(device) + " " + std::to_string(size.m) + " x " + std::to_string(size.n) + " x " +
+               std::to_string(size.k));
+  const Tensor weight = quantise(randn({size.n, size.k}), format);
+  const Tensor x = randn({size.m, size.k}).eval();
+  const auto expected =
+      matmul(x.to(DType::f64), transpose(dequantise(weight, DType::f64), 0, 1)).to_vector<double>();
+  const auto got = linear(on(x, device), on(weight, device)).to_vector<float>();
+  ASSERT_EQ(got.size(), expected.size());
+  // Elements are rounded to 1 / 254 of about two deviations, each error on its own, which makes 0.005 times
+  // the root of the depth; there are thousands of results. Of more rows on a GPU, both operands are in f16.
+  const double rounding = size.m <= 8 || device.kind == DeviceKind::cpu ? 0.025 : 0.004;
+  const double tolerance = rounding * std::sqrt(static_cast<double>(size.k));
+  for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], expected[i], tolerance) << i;
+}
+
 TEST_P(Quantised, ProductsAreThoseOfTheNumbers) {
   manual_seed(5);
   const std::int64_t block = block_elements(format());
@@ -143,24 +159,20 @@ TEST_P(Quantised, ProductsAreThoseOfTheNumbers) {
   sizes.push_back({70, 131, 3 * 256});
   sizes.push_back({33, 9, 9 * 256});
   for (const Device device : tested_devices())
-    for (const Size& size : sizes) {
-      SCOPED_TRACE(to_string(device) + " " + std::to_string(size.m) + " x " + std::to_string(size.n) + " x " +
-                   std::to_string(size.k));
-      const Tensor weight = quantise(randn({size.n, size.k}), format());
-      const Tensor x = randn({size.m, size.k}).eval();
-      const auto expected =
-          matmul(x.to(DType::f64), transpose(dequantise(weight, DType::f64), 0, 1)).to_vector<double>();
-      const auto got = linear(on(x, device), on(weight, device)).to_vector<float>();
-      ASSERT_EQ(got.size(), expected.size());
-      // Elements are rounded to 1 / 254 of about two deviations, each error on its own, which makes 0.005
-      // times the root of the depth; there are thousands of results. Of many rows on a GPU, both operands are
-      // in f16, or in bf16 where that is multiplied faster.
-      const double rounding = size.m <= 8 || device.kind == DeviceKind::cpu ? 0.025
-                              : device.kind == DeviceKind::cuda             ? 0.016
-                                                                            : 0.004;
-      const double tolerance = rounding * std::sqrt(static_cast<double>(size.k));
-      for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], expected[i], tolerance) << i;
-    }
+    for (const Size& size : sizes) expect_products_of_the_numbers(device, format(), size);
+}
+
+// Rows of a batch: tiles that are full, not full, and one more than full; columns that fill no tile; a depth
+// of one block, and one that is no multiple of what is multiplied at once.
+TEST_P(Quantised, ProductsOfBatchesAreThoseOfTheNumbers) {
+  manual_seed(8);
+  const std::int64_t block = block_elements(format());
+  for (const Device device : tested_devices()) {
+    for (const std::int64_t rows : {9, 16, 33, 63, 64, 65, 100, 128})
+      expect_products_of_the_numbers(device, format(), {rows, 37, block});
+    expect_products_of_the_numbers(device, format(), {17, 131, 5 * block});
+    expect_products_of_the_numbers(device, format(), {64, 128, 5 * block});
+  }
 }
 
 TEST_P(Quantised, ProductsOfHalvesStridesAndStacks) {

@@ -47,7 +47,7 @@ void gpu_quantised(Report& report, const GpuOptions& options) {
       const int matrices = options.quick ? 2 : static_cast<int>(3e8 / bytes) + 1;
       std::vector<Tensor> weights;
       for (int i = 0; i < matrices; ++i) weights.push_back(some_blocks({size.columns, size.depth}, format));
-      for (const std::int64_t rows : {1, 4, 8, 64, 512}) {
+      for (const std::int64_t rows : {1, 4, 8, 16, 64, 128, 512}) {
         Compiled multiply_all = compile([&](const std::vector<Tensor>& in) {
           std::vector<Tensor> results;
           for (const Tensor& weight : weights) results.push_back(linear(in[0], weight));

@@ -265,11 +265,12 @@ void matmul_work(DType dtype) {
   eval({gelu(linear(x, weight, bias))});
 }
 
-// Weights in a block format, with one row, with few and with many.
+// Weights in a block format, with one row, with few, with those of a batch, and with many.
 void quantised_work(DType format) {
   const std::vector<std::byte> blocks(static_cast<std::size_t>(storage_bytes(format, 4096 * 4096)));
   const Tensor weight = from_blocks(blocks, {4096, 4096}, format);
-  for (const std::int64_t rows : {1, 4, 8, 64, 512}) eval({linear(given({rows, 4096}, DType::f16), weight)});
+  for (const std::int64_t rows : {1, 4, 8, 16, 64, 512})
+    eval({linear(given({rows, 4096}, DType::f16), weight)});
   eval({dequantise(weight, DType::f16)});
   eval({take(weight, given({8}, DType::i64), 0)});
 }

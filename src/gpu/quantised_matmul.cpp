@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <limits>
 #include <optional>
 
@@ -50,9 +51,9 @@ class BlockProduct : public MatmulKernel {
         finish_(product_),
         blocks_(static_cast<std::uint64_t>(element_count(step.inputs[1].shape) / block_elements(format_))) {}
 
-  std::string kernel_text(std::string_view body) const {
-    return fmt::format("{}#include \"quantised.h\"\nusing namespace quantised;\n{}{}",
-                       matmul_beginning(product_), finish_.structure, body);
+  std::string kernel_text(std::string_view body, std::string_view header = "quantised.h") const {
+    return fmt::format("{}#include \"{}\"\nusing namespace quantised;\n{}{}", matmul_beginning(product_),
+                       header, finish_.structure, body);
   }
   Blocks weights(const KernelArguments& arguments) const { return {arguments.inputs[1], blocks_}; }
 
@@ -192,38 +193,25 @@ class FewRowsKernel final : public BlockProduct {
   Function multiply_, round_;
 };
 
-// ---- many rows, in tiles, through f16
+// ---- more rows, in tiles, through f16
 
-class ManyRowsKernel final : public BlockProduct {
+// x becomes f16 in scratch memory first, with a scale per row; splits of K leave their sums there, too.
+class TiledRowsKernel : public BlockProduct {
  public:
-  ManyRowsKernel(GpuDevice& device, const Step& step) : BlockProduct(device, step) {
-    shape_.a_row = shape_.depth;  // of x as halve_activations leaves it
-    shape_.a_k = 1;
-    const auto compute_units = static_cast<std::uint64_t>(device.compute_units());
-    if (shape_.rows <= 64 || tiles(true) < compute_units) tiles(false);
-    const GemmSplit split =
-        split_depth(tile_.depth, static_cast<std::uint64_t>(shape_.row_tiles) * shape_.column_tiles,
-                    shape_.depth, device.compute_units());
-    shape_.splits = split.splits;
-    shape_.split_depth = split.depth;
-    const KernelSource source{"quantised_matmul", text(), {}};
-    halve_ = device.function(source, "halve_activations");
-    multiply_ = device.function(source, "multiply_blocks");
-    if (shape_.splits > 1) combine_ = device.function(source, "combine");
-  }
-
   std::size_t scratch_bytes() const override { return sums_at() + split_bytes(); }
 
   void run(const KernelArguments& arguments) const override {
     const auto rows = static_cast<std::uint32_t>(shape_.rows),
-               depth = static_cast<std::uint32_t>(shape_.depth);
+               depth = static_cast<std::uint32_t>(shape_.depth),
+               to_rows = static_cast<std::uint32_t>(halved_rows_),
+               to_depth = static_cast<std::uint32_t>(shape_.a_row);
     void* const halves = arguments.scratch;
     void* const scales = static_cast<char*>(arguments.scratch) + scales_at();
     void* const sums = static_cast<char*>(arguments.scratch) + sums_at();
-    device_.launch(halve_, {.x = std::min(rows, 65535u), .threads = threads}, arguments.inputs[0],
-                   product_.a.row_stride, product_.a.k_stride, halves, scales, rows, depth);
-    const std::uint64_t jobs =
-        static_cast<std::uint64_t>(shape_.splits) * shape_.row_tiles * shape_.column_tiles;
+    device_.launch(halve_, {.x = std::min(to_rows, 65535u), .threads = halving_threads}, arguments.inputs[0],
+                   product_.a.row_stride, product_.a.k_stride, halves, scales, rows, depth, to_rows,
+                   to_depth);
+    const std::uint64_t jobs = shape_.splits * tiles();
     constexpr std::uint64_t most_blocks = 1u << 30;
     const bool split = shape_.splits > 1;
     const Blocks blocks = weights(arguments);
@@ -241,8 +229,7 @@ class ManyRowsKernel final : public BlockProduct {
     }
     add_finish(split ? combine : multiply, arguments, constants);
     device_.launch(multiply_,
-                   {.x = static_cast<unsigned>(std::min(jobs, most_blocks)),
-                    .threads = static_cast<unsigned>(tile_.threads)},
+                   {.x = static_cast<unsigned>(std::min(jobs, most_blocks)), .threads = block_threads_},
                    multiply);
     if (!split) return;
     device_.launch(combine_,
@@ -251,50 +238,144 @@ class ManyRowsKernel final : public BlockProduct {
                    combine);
   }
 
- private:
-  std::uint64_t tiles(bool large) {
-    const bool unit = has_matrix_unit(device_.target(), DType::f16);
-    tile_ = unit ? mma_tile(device_.target(), DType::f16, large) : fma_tile(DType::f16, large);
-    shape_.row_tiles = static_cast<unsigned>((shape_.rows + tile_.rows - 1) / tile_.rows);
-    shape_.column_tiles = static_cast<unsigned>((shape_.columns + tile_.columns - 1) / tile_.columns);
-    return static_cast<std::uint64_t>(shape_.row_tiles) * shape_.column_tiles;
+ protected:
+  using BlockProduct::BlockProduct;
+
+  // Tiles of the result; returns how many.
+  std::uint64_t divide(int rows, int columns) {
+    shape_.row_tiles = static_cast<unsigned>((shape_.rows + rows - 1) / rows);
+    shape_.column_tiles = static_cast<unsigned>((shape_.columns + columns - 1) / columns);
+    return tiles();
   }
+  std::uint64_t tiles() const { return static_cast<std::uint64_t>(shape_.row_tiles) * shape_.column_tiles; }
+  void split(const GemmSplit& split) {
+    shape_.splits = split.splits;
+    shape_.split_depth = split.depth;
+  }
+
+  // The last thing a constructor does. x is to have `rows` rows of `depth` elements in scratch memory, those
+  // of a row at `place`, an expression of k. `multiply` is what a block does with `blocks`, x and `finish`.
+  void compile(std::int64_t rows, std::int64_t depth, unsigned block_threads, std::string_view header,
+               std::string_view place, std::string_view multiply) {
+    halved_rows_ = rows;
+    shape_.a_row = depth;
+    shape_.a_k = 1;
+    block_threads_ = block_threads;
+    const KernelSource source{"quantised_matmul", text(header, place, multiply), {}};
+    halve_ = device_.function(source, "halve_activations");
+    multiply_ = device_.function(source, "multiply_blocks");
+    if (shape_.splits > 1) combine_ = device_.function(source, "combine");
+  }
+
+ private:
+  static constexpr unsigned halving_threads = 1024;
 
   // Scratch: x in f16, a scale per row, sums of splits.
   static std::size_t rounded(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
-  std::size_t scales_at() const { return rounded(static_cast<std::size_t>(shape_.rows * shape_.depth) * 2); }
+  std::size_t scales_at() const { return rounded(static_cast<std::size_t>(halved_rows_ * shape_.a_row) * 2); }
   std::size_t sums_at() const { return scales_at() + rounded(static_cast<std::size_t>(shape_.rows) * 4); }
 
-  std::string text() const {
+  std::string text(std::string_view header, std::string_view place, std::string_view multiply) const {
     const bool split = shape_.splits > 1;
     const std::string finish = fmt::format(
         "Scaled<Finish>{{Finish{{GemmStack{{}}, shape.rows, shape.columns{}}}, scales}}", finish_.members);
     std::string kernels = fmt::format(
-        "KERNEL void halve_activations(const {0}* x, i64 row_stride, i64 k_stride, f16* out, f32* scales,\n"
-        "    u32 rows, u32 depth) {{\n"
-        "  halve_rows(x, row_stride, k_stride, rows, depth, out, scales);\n}}\n"
-        "KERNEL_OF({1}) void multiply_blocks(Blocks blocks, const f16* x, const f32* scales, GemmShape "
-        "shape{2}) {{\n"
-        "  const auto source_a = [&](u64, i64 end) {{\n"
-        "    return gemm::Matrix<f16>{{x, shape.a_row, 1, shape.rows, end}};\n  }};\n"
-        "  const auto source_b = [&](u64, i64 end) {{\n"
-        "    return Weights<quantised::{3}>{{blocks, shape.columns, end, shape.depth / "
-        "quantised::{3}::elements}};\n"
-        "  }};\n"
-        "  gemm::multiply<{4}, {5}, gemm::AlongK<16>>(shape, source_a, source_b, {6});\n}}\n",
-        storage_type(product_.a.dtype), tile_.threads, split ? ", f32* sums" : finish_.parameters,
-        dtype_name(format_), tile_.type, gemm_fetch(tile_, DType::f16, true, gemm_packet(tile_, DType::f16)),
-        split ? "gemm::Partial<f32>{sums, shape.rows, shape.columns, 1}" : finish);
+        "KERNEL_OF({0}) void halve_activations(const {1}* x, i64 row_stride, i64 k_stride, f16* out, f32* "
+        "scales,\n"
+        "    u32 rows, u32 depth, u32 to_rows, u32 to_depth) {{\n"
+        "  halve_rows(x, row_stride, k_stride, rows, depth, out, to_rows, to_depth, scales,\n"
+        "             [](u32 k) {{ return {2}; }});\n}}\n"
+        "KERNEL_OF({3}) void multiply_blocks(Blocks blocks, const f16* x, const f32* scales, GemmShape "
+        "shape{4}) {{\n"
+        "  const auto finish = {5};\n{6}}}\n",
+        halving_threads, storage_type(product_.a.dtype), place, block_threads_,
+        split ? ", f32* sums" : finish_.parameters,
+        split ? "gemm::Partial<f32>{sums, shape.rows, shape.columns, 1}" : finish, multiply);
     if (split)
       kernels += fmt::format(
           "KERNEL void combine(const f32* scales, GemmShape shape, const f32* sums{}) {{\n"
           "  gemm::combine(shape, sums, {});\n}}\n",
           finish_.parameters, finish);
-    return kernel_text(kernels);
+    return kernel_text(kernels, header);
   }
 
-  GemmTile tile_;
+  std::int64_t halved_rows_ = 0;  // of x in scratch memory
+  unsigned block_threads_ = 0;
   Function halve_, multiply_, combine_;
+};
+
+// A tile's worth of rows or a few: weights become operands of the matrix unit in registers.
+class StripRowsKernel final : public TiledRowsKernel {
+ public:
+  StripRowsKernel(GpuDevice& device, const Step& step) : TiledRowsKernel(device, step) {
+    const std::int64_t row_tiles = (shape_.rows + most_rows - 1) / most_rows;
+    const auto rows = static_cast<int>(((shape_.rows + row_tiles - 1) / row_tiles + 15) / 16 * 16);
+    const std::int64_t chunks = (shape_.depth + chunk - 1) / chunk;
+    divide(rows, wave_columns * waves);
+    const std::int64_t splits = best_splits(chunks, rows), each = (chunks + splits - 1) / splits;
+    split({static_cast<unsigned>((chunks + each - 1) / each), each * chunk});
+    const std::string_view format = dtype_name(format_);
+    compile(shape_.row_tiles * rows, chunks * chunk, static_cast<unsigned>(waves * device.wave_size()),
+            "quantised_strips.h", fmt::format("place_in_chunk<quantised::{}>(k)", format),
+            fmt::format("  multiply_strips<StripTile<quantised::{}, {}, {}>>(shape, blocks, x, finish);\n",
+                        format, rows, waves));
+  }
+
+ private:
+  static constexpr std::int64_t most_rows = 64;         // of a tile: what the registers hold
+  static constexpr int waves = 4;                       // of a block
+  static constexpr int chunk = 128, wave_columns = 32;  // as quantised_strips.h has them
+
+  // Into how many parts K is split, for the least time. In units of what a chunk takes when the device is
+  // busy: a block needs `begin` besides its chunks, and sums that are combined the time of a launch and that
+  // of their way through memory.
+  std::int64_t best_splits(std::int64_t chunks, int tile_rows) const {
+    constexpr std::int64_t most = 16;
+    constexpr double begin = 1, launch = 2;
+    const double waves_at_once = tile_rows <= 32 ? 12 : 8;  // of a compute unit
+    const double slots = waves_at_once / waves * device_.compute_units();
+    // Bytes of sums, written and read, against those of weights.
+    const double sums =
+        static_cast<double>(shape_.rows * shape_.columns * 8) / (slots * waves * wave_columns * chunk);
+    std::int64_t best = 1;
+    double least = std::numeric_limits<double>::infinity();
+    for (std::int64_t splits = 1; splits <= std::min(most, chunks); ++splits) {
+      const double rounds = std::ceil(static_cast<double>(tiles()) * static_cast<double>(splits) / slots);
+      const auto each = static_cast<double>((chunks + splits - 1) / splits);
+      const double time =
+          rounds * (each + begin) + (splits == 1 ? 0 : launch + static_cast<double>(splits) * sums);
+      if (time < least) {
+        least = time;
+        best = splits;
+      }
+    }
+    return best;
+  }
+};
+
+// Many rows: tiles of weights become f16 in shared memory.
+class ManyRowsKernel final : public TiledRowsKernel {
+ public:
+  ManyRowsKernel(GpuDevice& device, const Step& step) : TiledRowsKernel(device, step) {
+    const bool unit = has_matrix_unit(device.target(), DType::f16);
+    GemmTile tile;
+    const auto choose = [&](bool large) {
+      tile = unit ? mma_tile(device.target(), DType::f16, large) : fma_tile(DType::f16, large);
+      return divide(tile.rows, tile.columns);
+    };
+    const auto compute_units = static_cast<std::uint64_t>(device.compute_units());
+    if (shape_.rows <= 64 || choose(true) < compute_units) choose(false);
+    split(split_depth(tile.depth, tiles(), shape_.depth, device.compute_units()));
+    compile(shape_.rows, shape_.depth, static_cast<unsigned>(tile.threads), "quantised.h", "k",
+            fmt::format("  const auto source_a = [&](u64, i64 end) {{\n"
+                        "    return gemm::Matrix<f16>{{x, shape.a_row, 1, shape.rows, end}};\n  }};\n"
+                        "  const auto source_b = [&](u64, i64 end) {{\n"
+                        "    return Weights<quantised::{0}>{{blocks, shape.columns, end, shape.depth / "
+                        "quantised::{0}::elements}};\n  }};\n"
+                        "  gemm::multiply<{1}, {2}, gemm::AlongK<16>>(shape, source_a, source_b, finish);\n",
+                        dtype_name(format_), tile.type,
+                        gemm_fetch(tile, DType::f16, true, gemm_packet(tile, DType::f16))));
+  }
 };
 
 // ---- operands converted first
@@ -375,6 +456,13 @@ std::unique_ptr<Kernel> make_half_product(GpuDevice& device, const Step& step) {
   return std::make_unique<ConvertedProduct>(device, step, DType::f32);
 }
 
+// Up to how many rows a product is computed by StripRowsKernel. Beyond, larger tiles use each number of the
+// weights more often.
+std::int64_t most_strip_rows(const Target& target) {
+  if (!has_matrix_unit(target, DType::f16)) return 0;
+  return target.matrix == MatrixUnit::wgmma90 ? 256 : 128;
+}
+
 }  // namespace
 
 bool quantised_matmul_takes_norm(const Step& product, const Step& norm) {
@@ -395,10 +483,10 @@ std::unique_ptr<Kernel> make_quantised_matmul(GpuDevice& device, const Step& ste
   if (!is_quantised(weight.dtype)) return make_half_product(device, step);
   if (depth == 0) return std::make_unique<ConvertedProduct>(device, step, DType::f32);
   if (rows <= few_rows) return std::make_unique<FewRowsKernel>(device, step);
+  if (rows <= most_strip_rows(device.target())) return std::make_unique<StripRowsKernel>(device, step);
   // Where the matrix unit has a copy engine to feed it, weights that become numbers on their way would only
   // keep it waiting.
-  constexpr std::int64_t enough_rows = 64;
-  if (device.target().matrix == MatrixUnit::wgmma90 && rows >= enough_rows)
+  if (device.target().matrix == MatrixUnit::wgmma90)
     return std::make_unique<ConvertedProduct>(device, step, DType::bf16);
   return std::make_unique<ManyRowsKernel>(device, step);
 }

@@ -10,6 +10,7 @@
 //   words(pair, half)   the q of one of its runs
 //   scales(pair, half)  that run's scale and offset
 //   zero                the q of 0, where there is one: the offset is a multiple of the scale then
+//   middle              of all q, where there is none
 #pragma once
 
 #include "gpu.h"
@@ -81,7 +82,7 @@ struct q4_0 : Small {
 };
 struct q4_1 : Small {
   static constexpr bool has_offset = true;
-  static constexpr int zero = 0;
+  static constexpr int zero = 0, middle = 8;
   struct Pair {
     Packet<u32, 4> q;
     u32 d;  // scale and least element
@@ -119,7 +120,7 @@ struct q5_0 : Small {
 };
 struct q5_1 : Small {
   static constexpr bool has_offset = true;
-  static constexpr int zero = 0;
+  static constexpr int zero = 0, middle = 16;
   struct Pair {
     Packet<u32, 4> q;
     u32 high, d;
@@ -154,20 +155,27 @@ struct q8_0 : Small {
   static DEVICE Scales scales(const Pair& pair, int) { return {half_of(pair.d), 0}; }
 };
 
-// Sixteen numbers of 8 bits, and halves of bytes as their places.
+// Sixteen numbers of 8 bits, and four of their places, as bytes.
+template <u64 LOW, u64 HIGH>
+DEVICE u32 look_up(u32 places) {
+#ifdef HEARTH_AMD
+  const u32 inside = places & 0x07070707u;
+  const u32 low = __builtin_amdgcn_perm((u32)(LOW >> 32), (u32)LOW, inside);
+  const u32 high = __builtin_amdgcn_perm((u32)(HIGH >> 32), (u32)HIGH, inside);
+  return __builtin_amdgcn_perm(high, low, 0x03020100u + (places >> 1 & 0x04040404u));
+#else
+  const u32 packed = __byte_perm(places | places >> 4, 0, 0x0020), inside = packed & 0x7777u;
+  const u32 low = __byte_perm((u32)LOW, (u32)(LOW >> 32), inside);
+  const u32 high = __byte_perm((u32)HIGH, (u32)(HIGH >> 32), inside);
+  return __byte_perm(low, high, 0x3210u + (packed >> 1 & 0x4444u));
+#endif
+}
+// Of halves of bytes as places.
 template <u64 LOW, u64 HIGH>
 DEVICE RunWords look_up(const Packet<u32, 4>& from, u32 shift) {
   RunWords run = cut(from, shift, 0x0f0f0f0fu);
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    u32 numbers = 0;
-#pragma unroll
-    for (int byte = 0; byte < 32; byte += 8) {
-      const u32 place = run.q[i] >> byte & 15;
-      numbers |= (u32)((place < 8 ? LOW : HIGH) >> place % 8 * 8 & 255) << byte;
-    }
-    run.q[i] = numbers;
-  }
+  for (int i = 0; i < 4; ++i) run.q[i] = look_up<LOW, HIGH>(run.q[i]);
   return run;
 }
 struct iq4_nl : Small {
@@ -211,7 +219,7 @@ struct q2_k {
   static constexpr u32 first_plane = 80;
   static constexpr u32 second_run = 2;
   static constexpr bool has_offset = true;
-  static constexpr int zero = 0;
+  static constexpr int zero = 0, middle = 2;
   struct Pair {
     Packet<u32, 4> q;
     u32 scales;  // two bytes
@@ -278,7 +286,7 @@ struct q4_k {
   static constexpr u32 first_plane = 144;
   static constexpr u32 second_run = 2;
   static constexpr bool has_offset = true;
-  static constexpr int zero = 0;
+  static constexpr int zero = 0, middle = 8;
   struct Pair {
     Packet<u32, 4> q, head;
     u32 sub;
@@ -295,7 +303,7 @@ struct q5_k {
   static constexpr u32 first_plane = 176;
   static constexpr u32 second_run = 2;
   static constexpr bool has_offset = true;
-  static constexpr int zero = 0;
+  static constexpr int zero = 0, middle = 16;
   struct Pair {
     Packet<u32, 4> q, high, head;
     u32 sub;
@@ -370,6 +378,46 @@ template <class Format>
 DEVICE f32 number(const Run& run, int i) {
   const i32 q = (i32)(i8)(run.words.q[i / 4] >> i % 4 * 8) - Format::zero;
   return fmaf(run.scales.scale, (f32)q, Format::zero ? -0.0f : -run.scales.offset);
+}
+
+// ---- runs as f16 ----
+
+struct Halves {
+  u32 pair[8];
+};
+
+// Two bytes of a word, from number FIRST on, as the numbers 1024 + byte in f16.
+template <int FIRST>
+DEVICE u32 above_1024(u32 bytes) {
+#ifdef HEARTH_AMD
+  return __builtin_amdgcn_perm(0x64646464u, bytes, 0x04010400u + FIRST * 0x00010001u);
+#else
+  return __byte_perm(bytes, 0x64646464u, 0x4140u + FIRST * 0x0101u);
+#endif
+}
+
+// What number() gives, without a conversion per element. Scale and offset are rounded to f16 before they are
+// applied, the offset as that of q's middle: what is near zero keeps small errors.
+template <class Format>
+DEVICE Halves halves_of(const RunWords& words, const Scales& scales) {
+  constexpr bool has_sign = !Format::has_offset, shifts = Format::has_offset && Format::zero == 0;
+  u32 zero = has_sign ? 128 : Format::zero;  // signed bytes lie 128 higher
+  if constexpr (shifts) zero = Format::middle;
+  const u32 minus_zero = (0xe400u + zero) * 0x00010001u;  // -1024 - zero
+  const u32 scale = f16_pair(scales.scale, scales.scale);
+  u32 offset = 0;
+  if constexpr (shifts) {
+    const f32 of_middle = fmaf((f32)Format::middle, scales.scale, -scales.offset);
+    offset = f16_pair(of_middle, of_middle);
+  }
+  Halves halves;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    const u32 bytes = has_sign ? words.q[i / 2] ^ 0x80808080u : words.q[i / 2];
+    const u32 q = add_f16_pairs(i % 2 == 0 ? above_1024<0>(bytes) : above_1024<2>(bytes), minus_zero);
+    halves.pair[i] = shifts ? multiply_add_f16_pairs(q, scale, offset) : multiply_f16_pairs(q, scale);
+  }
+  return halves;
 }
 
 }  // namespace quantised

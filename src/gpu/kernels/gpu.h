@@ -294,6 +294,46 @@ DEVICE i32 dot4(i32 a, i32 b, i32 c) {
 #endif
 }
 
+// Two f16 in a word: each instruction computes both.
+#ifdef HEARTH_AMD
+using F16Pair = _Float16 __attribute__((ext_vector_type(2)));
+DEVICE u32 f16_pair(f32 low, f32 high) { return bit_cast<u32>(F16Pair{(_Float16)low, (_Float16)high}); }
+DEVICE u32 add_f16_pairs(u32 a, u32 b) { return bit_cast<u32>(bit_cast<F16Pair>(a) + bit_cast<F16Pair>(b)); }
+DEVICE u32 multiply_f16_pairs(u32 a, u32 b) {
+  return bit_cast<u32>(bit_cast<F16Pair>(a) * bit_cast<F16Pair>(b));
+}
+DEVICE u32 multiply_add_f16_pairs(u32 a, u32 b, u32 c) {
+  const auto x = bit_cast<F16Pair>(a), y = bit_cast<F16Pair>(b), z = bit_cast<F16Pair>(c);
+  return bit_cast<u32>(
+      F16Pair{(_Float16)__builtin_fmaf16(x.x, y.x, z.x), (_Float16)__builtin_fmaf16(x.y, y.y, z.y)});
+}
+#else
+DEVICE u32 f16_pair(f32 low, f32 high) {
+#if __CUDA_ARCH__ >= 800
+  u32 pair;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+#else
+  return to_f16(low).bits | (u32)to_f16(high).bits << 16;
+#endif
+}
+DEVICE u32 add_f16_pairs(u32 a, u32 b) {
+  u32 sum;
+  asm("add.rn.f16x2 %0, %1, %2;" : "=r"(sum) : "r"(a), "r"(b));
+  return sum;
+}
+DEVICE u32 multiply_f16_pairs(u32 a, u32 b) {
+  u32 product;
+  asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
+  return product;
+}
+DEVICE u32 multiply_add_f16_pairs(u32 a, u32 b, u32 c) {
+  u32 sum;
+  asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(c));
+  return sum;
+}
+#endif
+
 // ---- cooperation ----
 
 // A store to memory of the host, where several threads may store at a time: one of them wins.

@@ -347,4 +347,74 @@ DEVICE void multiply_add(Accumulator<T>& sums, const FragmentA<T>& a, const Frag
 #endif
 }
 
+#if defined(HEARTH_WMMA11) || defined(HEARTH_WMMA12) || defined(HEARTH_MFMA) || defined(HEARTH_MMA80)
+
+// ---- strips: a right operand from registers ----
+//
+// The order of K is free as long as both operands have the same. A strip is 16 rows (columns) as deep as
+// `strip_lanes` runs of 16 elements of 16 bits. Of the right operand a lane has run number strip_lane() of
+// each of its `strip_lines` columns; the left one comes from shared memory, element k of a strip at
+// strip_place(k) of its row.
+#ifdef HEARTH_MMA80
+constexpr int strip_lanes = 4, strip_lines = 2;
+DEVICE int strip_line(int i) { return (int)lane() / 4 + 8 * i; }
+DEVICE int strip_lane() { return (int)lane() % 4; }
+DEVICE u32 strip_place(u32 k) { return k % 16 / 2 * 8 + k / 16 * 2 + k % 2; }
+#else
+#ifdef HEARTH_WMMA11
+constexpr int strip_lanes = 1;  // both halves of a wave hold the same
+#else
+constexpr int strip_lanes = WAVE / 16;
+#endif
+constexpr int strip_lines = 1;
+DEVICE int strip_line(int) { return (int)lane() % 16; }
+DEVICE int strip_lane() { return (int)lane() / 16 % strip_lanes; }
+DEVICE u32 strip_place(u32 k) { return k; }
+#endif
+
+// Fragments of a strip, as multiply_add takes them.
+#ifdef HEARTH_MMA80
+constexpr int strip_steps = 4;
+#else
+constexpr int strip_steps = 16 / Unit<f16>::held;
+#endif
+template <class T>
+struct StripA {
+  FragmentA<T> step[strip_steps];
+};
+using StripRun = Packet<u32, 8>;
+struct StripB {
+  StripRun line[strip_lines];
+};
+
+template <class T>
+DEVICE StripA<T> load_strip(const T* tile, int stride) {
+  StripA<T> strip;
+#ifdef HEARTH_MMA80
+#pragma unroll
+  for (int i = 0; i < strip_steps; ++i) strip.step[i] = load_a(tile + i * 16, stride);
+#else
+  const T* from = tile + strip_line(0) * stride + strip_lane() * 16;
+#pragma unroll
+  for (int i = 0; i < strip_steps; ++i) strip.step[i] = reinterpret_cast<const FragmentA<T>*>(from)[i];
+#endif
+  return strip;
+}
+
+template <class T>
+DEVICE void multiply_add(Accumulator<T>& sums, const StripA<T>& a, const StripB& b) {
+#pragma unroll
+  for (int i = 0; i < strip_steps; ++i) {
+#ifdef HEARTH_MMA80
+    const u32(&first)[8] = b.line[0].element, (&second)[8] = b.line[1].element;
+    multiply_add(sums, a.step[i],
+                 FragmentB<T>{{first[2 * i], first[2 * i + 1], second[2 * i], second[2 * i + 1]}});
+#else
+    multiply_add(sums, a.step[i], bit_cast<StripA<T>>(b).step[i]);
+#endif
+  }
+}
+
+#endif
+
 }  // namespace mma

@@ -293,12 +293,17 @@ DEVICE void multiply_few(const Work& work, const u8* q, const Rounding* rounding
 
 // ---- products with many rows ----
 
-// Rows of x as f16, each multiplied with a power of two that keeps it in range; a block per row.
-template <class T>
-DEVICE void halve_rows(const T* x, i64 row_stride, i64 k_stride, u32 rows, u32 depth, f16* out, f32* scales) {
-  for (u32 row = blockIdx.x; row < rows; row += gridDim.x) {
+// Rows of x as f16, each multiplied with a power of two that keeps it in range; a block per row. Results are
+// filled up with zeros to `to_rows` rows of `to_depth` elements, and `place` says where in a row element k
+// lies.
+template <class T, class Place>
+DEVICE void halve_rows(const T* x, i64 row_stride, i64 k_stride, u32 rows, u32 depth, f16* out, u32 to_rows,
+                       u32 to_depth, f32* scales, Place place) {
+  for (u32 row = blockIdx.x; row < to_rows; row += gridDim.x) {
+    const u32 length = row < rows ? depth : 0;
     u32 most = 0;
-    for (u32 k = threadIdx.x; k < depth; k += blockDim.x) {
+#pragma unroll 4
+    for (u32 k = threadIdx.x; k < length; k += blockDim.x) {
       const u32 magnitude = bit_cast<u32>((f32)load(x[row * row_stride + k * k_stride])) & 0x7fffffffu;
       most = magnitude > most ? magnitude : most;
     }
@@ -308,11 +313,12 @@ DEVICE void halve_rows(const T* x, i64 row_stride, i64 k_stride, u32 rows, u32 d
     i32 exponent = (i32)(most >> 23) - 127 - 8;
     exponent = exponent < -100 ? -100 : exponent;
     const f32 by = bit_cast<f32>((u32)(127 - exponent) << 23);
-    if (threadIdx.x == 0)
+    if (threadIdx.x == 0 && row < rows)
       scales[row] = finite ? bit_cast<f32>((u32)(127 + exponent) << 23) : bit_cast<f32>(0x7fc00000u);
-    for (u32 k = threadIdx.x; k < depth; k += blockDim.x) {
-      const f32 value = load(x[row * row_stride + k * k_stride]);
-      out[(u64)row * depth + k] = to_f16(finite ? value * by : 0.0f);
+#pragma unroll 4
+    for (u32 k = threadIdx.x; k < to_depth; k += blockDim.x) {
+      const f32 value = k < length && finite ? load(x[row * row_stride + k * k_stride]) * by : 0.0f;
+      out[(u64)row * to_depth + place(k)] = to_f16(value);
     }
   }
 }
@@ -333,13 +339,10 @@ struct Weights {
   template <int N>
   DEVICE Words<f16, N> along_k(const Row& row, i64 k) const {
     static_assert(N == 16, "a run");
-    Packet<f16, N> packet = {};
-    if (!row.there || k >= depth) return bit_cast<Words<f16, N>>(packet);
+    if (!row.there || k >= depth) return {};
     const u32 at = (u32)k;
     const Run run = run_of<Format>(blocks, row.block + at / Format::elements, at % Format::elements / 16);
-#pragma unroll
-    for (int i = 0; i < N; ++i) packet.element[i] = to_f16(number<Format>(run, i));
-    return bit_cast<Words<f16, N>>(packet);
+    return bit_cast<Words<f16, N>>(halves_of<Format>(run.words, run.scales));
   }
 };
 
