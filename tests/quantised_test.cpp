@@ -298,6 +298,35 @@ TEST(QuantisedProducts, OfNorms) {
     }
 }
 
+// silu(gate) * up of a product that has both, likewise.
+TEST(QuantisedProducts, OfHalves) {
+  for (const Device device : tested_devices())
+    for (const DType format : {DType::q8_0, DType::q4_k, DType::q6_k}) {
+      const DeviceScope here(device);
+      for (const std::int64_t rows : {1, 3, 8, 11})
+        for (const std::int64_t half : {3, 150}) {
+          SCOPED_TRACE(to_string(device) + " " + std::string(dtype_name(format)) + " " +
+                       std::to_string(rows) + " x " + std::to_string(half));
+          manual_seed(41);
+          const Tensor x = randn({rows, 512}).eval(), weight = randn({512}).eval(),
+                       residual = randn({rows, half}).eval();
+          const Tensor w = quantise(randn({2 * half, 512}), format);
+          const auto gated = [&](const Tensor& both) {
+            return silu(narrow(both, 1, 0, half)) * narrow(both, 1, half, half) + residual;
+          };
+          const auto expected =
+              gated(quantised_matmul(rms_norm(x, weight, 1e-5).eval(), w).eval()).to_vector<float>();
+          const Tensor result = gated(quantised_matmul(rms_norm(x, weight, 1e-5), w)).eval();
+          if (device.kind != DeviceKind::cpu && rows <= 8 && format != DType::q6_k) {
+            EXPECT_EQ(last_plan_stats().steps, 1u);
+          }
+          const auto found = result.to_vector<float>();
+          for (std::size_t i = 0; i < found.size(); ++i)
+            ASSERT_NEAR(found[i], expected[i], 1e-4 * std::max(1.0f, std::abs(expected[i]))) << i;
+        }
+    }
+}
+
 // Weights in 16 bits: few rows of x lose nothing, many may be rounded to the weights' dtype.
 TEST(HalfProducts, AreThoseOfTheNumbers) {
   for (const Device device : tested_devices())

@@ -110,7 +110,9 @@ class GpuBackend final : public Backend {
     return !waits || !takes_long;
   }
 
-  bool fuses_halves(const Step& product) const override { return halves_fit(gpu_, product); }
+  bool fuses_halves(const Step& product) const override {
+    return product.op == Op::matmul ? halves_fit(gpu_, product) : quantised_halves_fit(product);
+  }
 
   bool takes_norm(const Step& product, const Step& norm) const override {
     return quantised_matmul_takes_norm(product, norm);

@@ -66,6 +66,9 @@ class BlockProduct : public MatmulKernel {
 
 // ---- few rows, as bytes
 
+// Formats whose pairs take many registers.
+bool heavy(DType format) { return format == DType::q3_k || format == DType::q5_k || format == DType::q6_k; }
+
 // Of x as bytes, and a Rounding for each 32 or 16.
 std::size_t rounded_bytes(DType format, std::int64_t rows, std::int64_t depth) {
   const std::int64_t each = block_elements(format) == 32 ? 32 : 16;
@@ -96,10 +99,11 @@ class FewRowsKernel final : public BlockProduct {
     const auto waves = few_threads / static_cast<unsigned>(device.wave_size());
     const auto most_blocks =
         static_cast<std::int64_t>(device.compute_units()) * (device.target().amd ? 2 : 1);
-    while (parts_ < waves && shape_.columns / tile_.columns * parts_ < most_blocks * waves / 2 &&
+    const int side = product_.halves ? 1 : tile_.columns;  // results of a wave at a time, side by side
+    while (parts_ < waves && shape_.columns / side * parts_ < most_blocks * waves / 2 &&
            static_cast<std::int64_t>(parts_) * device.wave_size() * tile_.ahead < shape_.depth / 32)
       parts_ *= 2;
-    const std::int64_t each = static_cast<std::int64_t>(waves / parts_) * tile_.columns;
+    const std::int64_t each = static_cast<std::int64_t>(waves / parts_) * side;
     grid_ = static_cast<unsigned>(std::min<std::int64_t>((shape_.columns + each - 1) / each, most_blocks));
     multiply_ = device.function({"quantised_matmul", text(), {}, 16}, "multiply_blocks");
     if (!tile_.rounds_in_block)
@@ -143,18 +147,14 @@ class FewRowsKernel final : public BlockProduct {
   }
 
  private:
-  // Formats whose pairs take many registers.
-  static bool heavy(DType format) {
-    return format == DType::q3_k || format == DType::q5_k || format == DType::q6_k;
-  }
   std::size_t rounded_bytes() const { return hearth::gpu::rounded_bytes(format_, shape_.rows, shape_.depth); }
 
   std::string text() const {
     const std::string_view type = storage_type(product_.a.dtype), format = dtype_name(format_);
     const std::string work = fmt::format(
-        "  const FewRows<quantised::{}, {}, {}, {}, {}> work(blocks, rows, columns, depth, parts);\n"
+        "  const FewRows<quantised::{}, {}, {}, {}, {}, {}> work(blocks, rows, columns, depth, parts);\n"
         "  const Finish finish{{GemmStack{{}}, rows, columns{}}};\n",
-        format, tile_.rows, tile_.columns, tile_.ahead, few_threads, finish_.members);
+        format, tile_.rows, tile_.columns, product_.halves, tile_.ahead, few_threads, finish_.members);
     if (tile_.rounds_in_block)
       return kernel_text(fmt::format(
           "KERNEL_OF({0}) void multiply_blocks(Blocks blocks, const {1}* x, i64 row_stride, i64 k_stride,\n"
@@ -464,6 +464,11 @@ std::int64_t most_strip_rows(const Target& target) {
 }
 
 }  // namespace
+
+bool quantised_halves_fit(const Step& product) {
+  const Layout &x = product.inputs[0], &weight = product.inputs[1];
+  return is_quantised(weight.dtype) && !heavy(weight.dtype) && x.shape[0] <= few_rows && x.shape[1] > 0;
+}
 
 bool quantised_matmul_takes_norm(const Step& product, const Step& norm) {
   if (product.op != Op::quantised_matmul || norm_of(product) != nullptr) return false;

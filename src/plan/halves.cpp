@@ -42,8 +42,8 @@ class Joiner {
     for (const Group& candidate : grouping_.groups) {
       if (candidate.anchor < 0 || !candidate.members.empty()) continue;
       const auto node = static_cast<std::uint32_t>(candidate.anchor);
-      if (graph_.ops[node] == Op::matmul && at(node).count() > 0 && at(node).shape.back() % 2 == 0)
-        readers_[node] = {};
+      const bool product = graph_.ops[node] == Op::matmul || graph_.ops[node] == Op::quantised_matmul;
+      if (product && at(node).count() > 0 && at(node).shape.back() % 2 == 0) readers_[node] = {};
     }
   }
 

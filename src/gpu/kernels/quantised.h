@@ -141,9 +141,12 @@ struct Sums {
 };
 
 // A wave's work on few rows: COLUMNS neighbours at a time, each lane every so many pairs of runs, AHEAD of
-// them under way while those before are multiplied.
-template <class Format, int ROWS, int COLUMNS, int AHEAD, int THREADS>
+// them under way while those before are multiplied. With HALVES a column of the left half of the weights and
+// the one of the right half that belongs to it, in place of two neighbours.
+template <class Format, int ROWS, int COLUMNS, bool HALVES, int AHEAD, int THREADS>
 struct FewRows {
+  static_assert(!HALVES || COLUMNS == 2, "one of each half");
+  static constexpr u32 side = HALVES ? 1 : COLUMNS;  // results of a row, side by side
   static constexpr u32 ahead = AHEAD;
   static constexpr u32 pairs_in_block = Format::elements / 32;
   using Pair = typename Format::Pair;
@@ -153,8 +156,8 @@ struct FewRows {
   };
 
   const Blocks& blocks;
-  u32 rows, columns, depth;
-  u32 parts;  // waves that share the pairs of the same columns
+  u32 rows, columns, depth;  // columns: of the result
+  u32 parts;                 // waves that share the pairs of the same columns
   u32 in_row, step, first_pair;
 
   DEVICE FewRows(const Blocks& from, u32 row_count, u32 column_count, u32 size, u32 shares)
@@ -164,16 +167,17 @@ struct FewRows {
     first_pair = wave() % parts * WAVE + lane();
   }
   // Columns that a block has at a time, and all blocks.
-  DEVICE u32 in_block() const { return THREADS / WAVE / parts * COLUMNS; }
-  DEVICE u32 first_column() const { return blockIdx.x * in_block() + wave() / parts * COLUMNS; }
+  DEVICE u32 in_block() const { return THREADS / WAVE / parts * side; }
+  DEVICE u32 first_column() const { return blockIdx.x * in_block() + wave() / parts * side; }
   DEVICE u32 stride() const { return gridDim.x * in_block(); }
 
   // Of the block's first columns, a line of the cache by each thread: as much as arrives while it waits.
   DEVICE void bring_near() const {
     constexpr u32 line = 128;
+    constexpr u32 threads = HALVES ? THREADS / 2 : THREADS;  // for each half
     const u64 row = (u64)(depth / Format::elements) * Format::first_plane;
-    const u64 at = (u64)blockIdx.x * in_block() * row + threadIdx.x * line;
-    if (at < columns * row) ::bring_near(blocks.data + at);
+    const u64 at = (u64)blockIdx.x * in_block() * row + threadIdx.x % threads * line;
+    if (at < columns * row) ::bring_near(blocks.data + threadIdx.x / threads * columns * row + at);
   }
 
   DEVICE void fetch(Held& held, u32 column, u32 pair) const {
@@ -182,7 +186,8 @@ struct FewRows {
       const u32 p = pair + a * step < in_row ? pair + a * step : in_row - 1;
 #pragma unroll
       for (int c = 0; c < COLUMNS; ++c) {
-        const u32 inside = column + c < columns ? column + c : columns - 1;
+        const u32 wanted = HALVES ? column : column + c;
+        const u32 inside = (wanted < columns ? wanted : columns - 1) + (HALVES ? c * columns : 0);
         held.pair[a][c] = Format::pair(blocks, (u64)inside * (depth / Format::elements) + p / pairs_in_block,
                                        p % pairs_in_block);
       }
@@ -250,13 +255,22 @@ struct FewRows {
       barrier();
     }
     if (wave() % parts != 0) return;
-    // All lanes have all sums: each finishes one.
+    // All lanes have all sums: each finishes one result.
     static_assert(ROWS * COLUMNS <= WAVE, "a lane for each");
-    f32 own = sums.of[0];
+    const u32 row = lane() / side, at = column + lane() % side;
+    f32 own[HALVES ? 2 : 1];
 #pragma unroll
-    for (int i = 1; i < ROWS * COLUMNS; ++i) own = lane() == i ? sums.of[i] : own;
-    const u32 row = lane() / COLUMNS, at = column + lane() % COLUMNS;
-    if (row < ROWS && row < rows && at < columns) store((i64)row, (i64)at, Packet<f32, 1>{{own}});
+    for (int half = 0; half < (HALVES ? 2 : 1); ++half) {
+      own[half] = sums.of[half];
+#pragma unroll
+      for (int i = 1; i < ROWS * (int)side; ++i)
+        own[half] = lane() == i ? sums.of[HALVES ? i * 2 + half : i] : own[half];
+    }
+    if (row >= ROWS || row >= rows || at >= columns) return;
+    if constexpr (HALVES)
+      store((i64)row, (i64)at, gemm::Pair<f32, 1>{{{own[0]}}, {{own[1]}}});
+    else
+      store((i64)row, (i64)at, Packet<f32, 1>{{own[0]}});
   }
 };
 
