@@ -48,7 +48,7 @@ KernelSource store_source(std::string_view from, std::string_view to, std::size_
                       "using Part = StorePart<{1}, {0}>;\n"
                       "KERNEL void store_rows({2}u64 count, u64 length, i64 rows, Fault fault) {{\n"
                       "  after_previous();\n"
-                      "  store_rows({3}, count, length, rows, fault);\n}}\n",
+                      "  store_part({3}, count, length, rows, fault);\n}}\n",
                       from, to, parts == 1 ? "Part part, " : "Part part, Part next, ",
                       parts == 1 ? "part" : "blockIdx.y == 0 ? part : next"),
           {},

@@ -20,7 +20,7 @@ struct StorePart {
   T* out;
 };
 template <class T, class V>
-DEVICE void store_rows(const StorePart<T, V>& part, u64 count, u64 length, i64 rows, const Fault& fault) {
+DEVICE void store_part(const StorePart<T, V>& part, u64 count, u64 length, i64 rows, const Fault& fault) {
   const V* const values = part.values;
   const Nest<1>& places = part.places;
   for (u64 i = global_thread(); i < count * length; i += global_threads()) {
