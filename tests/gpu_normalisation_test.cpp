@@ -67,7 +67,10 @@ TEST_F(GpuNormalisation, LongRows) {
   check({1, 34000}, DType::f16, 5e-3);
 }
 
-TEST_F(GpuNormalisation, ManyLongRows) { check({250, 4101}, DType::f64, 1e-11); }  // odd: by element
+TEST_F(GpuNormalisation, ManyLongRows) {
+  check({250, 4101}, DType::f64, 1e-11);  // odd: by element
+  check({540, 1032}, DType::bf16, 2e-2);
+}
 
 // The gradients by x and by the parameters come from one pass; what comes in may be a wider view of bf16.
 TEST_F(GpuNormalisation, GradientsOfParameters) {
