@@ -43,16 +43,20 @@ struct StorePart {
 
 // `from`, `to`: types of the kernel's language; bytes that are moved as one, where nothing is converted.
 KernelSource store_source(std::string_view from, std::string_view to, std::size_t parts, std::size_t loads) {
-  return {"store_rows",
-          fmt::format("#include \"key_value_cache.h\"\n"
-                      "using Part = StorePart<{1}, {0}>;\n"
-                      "KERNEL void store_rows({2}u64 count, u64 length, i64 rows, Fault fault) {{\n"
-                      "  after_previous();\n"
-                      "  store_part({3}, count, length, rows, fault);\n}}\n",
-                      from, to, parts == 1 ? "Part part, " : "Part part, Part next, ",
-                      parts == 1 ? "part" : "blockIdx.y == 0 ? part : next"),
-          {},
-          loads};
+  // Not one of two that is chosen first: that would be a copy in memory.
+  constexpr std::string_view one = "  store_part(part, count, length, rows, fault);\n",
+                             two =
+                                 "  if (blockIdx.y == 0)\n    store_part(part, count, length, rows, fault);\n"
+                                 "  else\n    store_part(next, count, length, rows, fault);\n";
+  return {
+      "store_rows",
+      fmt::format("#include \"key_value_cache.h\"\n"
+                  "using Part = StorePart<{1}, {0}>;\n"
+                  "KERNEL void store_rows(Part part, {2}u64 count, u64 length, i64 rows, Fault fault) {{\n"
+                  "  after_previous();\n{3}}}\n",
+                  from, to, parts == 1 ? "" : "Part next, ", parts == 1 ? one : two),
+      {},
+      loads};
 }
 
 class StoreRowsKernel final : public Kernel {
