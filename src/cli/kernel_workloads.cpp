@@ -243,7 +243,7 @@ void attention_work(DType dtype) {
       }
 }
 
-// All transposes; large, small, tall, batched, with one row, and with an epilogue.
+// All transposes; large, small, tall, batched, with one row, with an epilogue, and with one of both halves.
 void matmul_work(DType dtype) {
   struct Sizes {
     std::int64_t stack, rows, columns, depth;
@@ -263,6 +263,8 @@ void matmul_work(DType dtype) {
                bias = given({4096}, dtype);
   eval({linear(x, weight, bias)});
   eval({gelu(linear(x, weight, bias))});
+  const Tensor gate_up = linear(given({8192, 1024}, dtype), weight);
+  eval({silu(narrow(gate_up, 1, 0, 2048)) * narrow(gate_up, 1, 2048, 2048)});
 }
 
 // Weights in a block format, with one row, with few, with those of a batch, and with many.

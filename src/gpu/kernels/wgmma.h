@@ -209,7 +209,8 @@ DEVICE void store_sums(const GemmShape& shape, const Finish& finish, i64 row, i6
   };
   constexpr int items = COLUMNS / unit, at_once = items % 4 == 0 ? 4 : 2;
   static_assert(COLUMNS % (4 * run) == 0, "whole exchanges");
-  if (!inside) {
+  // Pairs that wait for nothing go one by one: several at once would need more registers than there are.
+  if (!inside || (HALVES && __is_empty(typename Finish::template Inputs<run>))) {
 #pragma unroll
     for (int item = 0; item < items; ++item)
       gemm::finish_run(shape, finish, row_of(item), column_of(item), run_of(item));
