@@ -222,21 +222,21 @@ struct q2_k {
   static constexpr int zero = 0, middle = 2;
   struct Pair {
     Packet<u32, 4> q;
-    u32 scales;  // two bytes
+    u32 scales;  // of four runs
     u32 d;
-    u32 shift;
+    u32 run;
   };
   static DEVICE Pair pair(const Blocks& blocks, u64 block, u32 index) {
     const u8* at = blocks.part(block, 0, first_plane);
     const u32 run = run_of_two_apart(index);
-    return {packet(at + 16 + run / 8 * 32 + run % 2 * 16), at[run] | (u32)at[run + 2] << 8,
-            word(blocks.part(block, 80, 4)), run / 2 % 4 * 2};
+    return {packet(at + 16 + run / 8 * 32 + run % 2 * 16), word(at + run / 4 * 4),
+            word(blocks.part(block, 80, 4)), run};
   }
   static DEVICE RunWords words(const Pair& pair, int half) {
-    return cut(pair.q, pair.shift + 2 * half, 0x03030303u);
+    return cut(pair.q, pair.run / 2 % 4 * 2 + 2 * half, 0x03030303u);
   }
   static DEVICE Scales scales(const Pair& pair, int half) {
-    const u32 scale = pair.scales >> 8 * half;
+    const u32 scale = pair.scales >> 8 * (pair.run % 4 + 2 * half);
     return {half_of(pair.d) * (f32)(scale & 15), half_of(pair.d >> 16) * (f32)(scale >> 4 & 15)};
   }
 };
@@ -248,7 +248,7 @@ struct q3_k {
   static constexpr int zero = 4;
   struct Pair {
     Packet<u32, 4> q, high;
-    u32 scales;  // two bytes
+    u32 low, more;  // bits of the scales of runs
     u32 d;
     u32 run;
   };
@@ -256,11 +256,12 @@ struct q3_k {
     const u8* at = blocks.part(block, 0, first_plane);
     const u32 run = run_of_two_apart(index);
     const u8* scales = blocks.part(block, 96, 12);
-    const auto scale = [&](u32 r) {
-      return (u32)((scales[r % 8] >> r / 8 * 4 & 15) | (scales[8 + r % 4] >> r / 4 * 2 & 3) << 4);
-    };
-    return {packet(at + 32 + run / 8 * 32 + run % 2 * 16), packet(at + run % 2 * 16),
-            scale(run) | scale(run + 2) << 8, half_word(blocks.part(block, 108, 2)), run};
+    return {packet(at + 32 + run / 8 * 32 + run % 2 * 16),
+            packet(at + run % 2 * 16),
+            word(scales + run / 4 % 2 * 4),
+            word(scales + 8),
+            half_word(blocks.part(block, 108, 2)),
+            run};
   }
   static DEVICE RunWords words(const Pair& pair, int half) {
     const u32 run = pair.run + 2 * half;
@@ -269,7 +270,9 @@ struct q3_k {
     return words;
   }
   static DEVICE Scales scales(const Pair& pair, int half) {
-    const f32 d = half_of(pair.d) * (f32)((i32)(pair.scales >> 8 * half & 255) - 32);
+    const u32 run = pair.run + 2 * half, byte = run % 4 * 8;
+    const u32 scale = (pair.low >> (byte + run / 8 * 4) & 15) | (pair.more >> (byte + run / 4 * 2) & 3) << 4;
+    const f32 d = half_of(pair.d) * (f32)((i32)scale - 32);
     return {d, 4 * d};
   }
 };
@@ -327,24 +330,24 @@ struct q6_k {
   static constexpr int zero = 32;
   struct Pair {
     Packet<u32, 4> low, high;
-    u32 scales;  // two bytes
+    Packet<u32, 2> scales;  // of four runs each
     u32 d;
-    u32 shift;  // of the first run's high bits
+    u32 index;
   };
   static DEVICE Pair pair(const Blocks& blocks, u64 block, u32 index) {
     const u8* at = blocks.part(block, 0, first_plane);
-    const u32 run = index / 4 * 8 + index % 4;
     return {packet(at + index * 16), packet(at + 128 + index / 4 * 32 + index % 2 * 16),
-            at[192 + run] | (u32)at[192 + run + 4] << 8, half_word(blocks.part(block, 208, 2)),
-            index % 4 / 2 * 2};
+            *reinterpret_cast<const Packet<u32, 2>*>(at + 192 + index / 4 * 8),
+            half_word(blocks.part(block, 208, 2)), index};
   }
   static DEVICE RunWords words(const Pair& pair, int half) {
     RunWords words = cut(pair.low, 4 * half, 0x0f0f0f0fu);
-    put_above<4>(words, pair.high, pair.shift + 4 * half, 0x03030303u);
+    put_above<4>(words, pair.high, pair.index % 4 / 2 * 2 + 4 * half, 0x03030303u);
     return words;
   }
   static DEVICE Scales scales(const Pair& pair, int half) {
-    const f32 d = half_of(pair.d) * (f32)(i32)(i8)(pair.scales >> 8 * half);
+    const u32 scales = half ? pair.scales.element[1] : pair.scales.element[0];
+    const f32 d = half_of(pair.d) * (f32)(i32)(i8)(scales >> pair.index % 4 * 8);
     return {d, 32 * d};
   }
 };
