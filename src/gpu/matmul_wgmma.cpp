@@ -38,6 +38,7 @@ std::string wgmma_source(const MatrixProduct& product, const WgmmaTile& tile, bo
              "    const __grid_constant__ TensorMap map_b, GemmShape shape, GemmStack stack, bool "
              "stacked_a,\n"
              "    bool stacked_b{1}) {{\n"
+             "  after_previous();\n"
              "  extern __shared__ __align__(1024) char memory[];\n"
              "  wgmma::multiply<{2}, {3}, {4}, {5}, {6}, {7}, {8}>(shape, &map_a, &map_b, stacked_a, "
              "stacked_b, memory,\n"
