@@ -1,7 +1,7 @@
 // hiprtc: compiling at run time.
 #include <fmt/core.h>
-#include <algorithm>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -166,6 +166,18 @@ std::string file_name(const Program& program) {
   return base.empty() || base == "." || base == ".." ? "program.hip" : base;
 }
 
+// Our own declarations, under the names by which programs may include HIP's too.
+const std::filesystem::path& builtin_include_folder() {
+  static const std::filesystem::path path = [] {
+    const TemporaryFolder& folder = process_folder();
+    for (const char* name :
+         {"hip/hip_runtime.h", "hip/hip_fp16.h", "hip/hip_runtime_api.h", "hip/hip_vector_types.h"})
+      folder.write(std::string("builtin/") + name, "#pragma once\n#include <hipemu_prelude.h>\n");
+    return folder.write("builtin/hipemu_prelude.h", hiprtc_prelude).parent_path();
+  }();
+  return path;
+}
+
 hiprtcResult compile(Program& program, const Options& wanted) {
   const std::lock_guard lock(program.mutex);
   program.log.clear();
@@ -180,8 +192,7 @@ hiprtcResult compile(Program& program, const Options& wanted) {
 
   const TemporaryFolder folder;
   const std::string source = file_name(program);
-  for (const auto& [name, text] : program.headers) folder.write("headers/" + name, text);
-  folder.write(source, with_name_variables(program));
+  std::string text = with_name_variables(program);
 
   std::vector<std::string> arguments = {"-x",
                                         "hip",
@@ -191,39 +202,45 @@ hiprtcResult compile(Program& program, const Options& wanted) {
                                         "-D__HIPCC_RTC__",
                                         "-D__HIP_PLATFORM_AMD__=1"};
   const std::string include = hip_include_folder();
-  std::vector<std::string> headers;
+  std::vector<std::string> before;
   if (!include.empty()) {
     // clang looks in the path's include folder, after its own.
     arguments.push_back("--rocm-path=" + std::filesystem::path(include).parent_path().string());
-    headers = {"hip/hip_runtime.h", "hip/hip_fp16.h"};
+    before = {"hip/hip_runtime.h", "hip/hip_fp16.h"};
     // hip_runtime.h of older releases leaves the shuffles out for hiprtc, whose own header had them.
     const char* shuffles = "hip/amd_detail/amd_warp_functions.h";
-    if (std::filesystem::exists(std::filesystem::path(include) / shuffles)) headers.emplace_back(shuffles);
+    if (std::filesystem::exists(std::filesystem::path(include) / shuffles)) before.emplace_back(shuffles);
   } else {
-    folder.write("builtin/hipemu_prelude.h", hiprtc_prelude);
-    // Programs may include HIP's headers by name.
-    for (const char* name :
-         {"hip/hip_runtime.h", "hip/hip_fp16.h", "hip/hip_runtime_api.h", "hip/hip_vector_types.h"})
-      folder.write(std::string("builtin/") + name, "#pragma once\n#include <hipemu_prelude.h>\n");
-    arguments.insert(arguments.end(), {"-nogpuinc", "-isystem", (folder.path() / "builtin").string(),
-                                       "-include", "hipemu_prelude.h"});
+    arguments.insert(arguments.end(), {"-nogpuinc", "-isystem", builtin_include_folder().string()});
+    before = {"hipemu_prelude.h"};
   }
   if (!wanted.level_given) arguments.emplace_back("-O3");
   if (!wanted.standard_given) arguments.emplace_back("-std=c++14");
   arguments.emplace_back("-Iheaders");
   for (const std::string& option : wanted.passed) arguments.push_back(option);
   for (const std::string& option : device_library_options(processor)) arguments.push_back(option);
-  if (!headers.empty()) {
-    // A header that the program wants included comes before ours, or changes what they say.
-    const bool plain =
-        !wanted.relocatable && std::none_of(wanted.passed.begin(), wanted.passed.end(), [](auto& text) {
-          return text.starts_with("-include") || text.starts_with("-Xclang");
-        });
-    if (auto parsed = plain ? precompiled_headers(arguments, headers) : std::nullopt)
-      arguments.insert(arguments.end(), parsed->begin(), parsed->end());
-    else
-      for (const std::string& header : headers) arguments.insert(arguments.end(), {"-include", header});
+  // A header that the program wants included comes before ours, or changes what they say.
+  const bool plain =
+      !wanted.relocatable && std::none_of(wanted.passed.begin(), wanted.passed.end(), [](auto& option) {
+        return option.starts_with("-include") || option.starts_with("-Xclang");
+      });
+  const std::size_t length = length_of_includes(text);
+  std::optional<Precompiled> parsed;
+  if (plain)
+    parsed =
+        precompiled_headers({arguments, before, std::string_view(text).substr(0, length), program.headers});
+  if (parsed)
+    arguments.insert(arguments.end(), parsed->arguments.begin(), parsed->arguments.end());
+  else
+    for (const std::string& header : before) arguments.insert(arguments.end(), {"-include", header});
+  if (parsed && !parsed->headers.empty()) {
+    std::filesystem::create_directory_symlink(parsed->headers, folder.path() / "headers");
+    text.replace(0, length, std::count(text.begin(), text.begin() + length, '\n'),
+                 '\n');  // lines keep their numbers
+  } else {
+    for (const auto& [name, header] : program.headers) folder.write("headers/" + name, header);
   }
+  folder.write(source, text);
   CompilerRun run;
   if (wanted.relocatable) {
     arguments.insert(arguments.end(), {"-fgpu-rdc", "-emit-llvm", "-c", source, "-o", "hipemu_output"});
