@@ -31,14 +31,12 @@ def tested_names(programs):
 def used_names(objdump, objects):
     names = {}
     for path in objects:
-        text = subprocess.run([objdump, "-d", "--no-show-raw-insn", path], check=True, capture_output=True, text=True).stdout
-        for line in text.splitlines():
-            if not line.startswith("\t"):
-                continue
-            for half in line.split("//")[0].split(" :: "):
-                word = half.split()[0] if half.split() else ""
-                if re.fullmatch(r"[a-z]+_[a-z0-9_]+", word):
-                    names.setdefault(base_name(word), path)
+        text = subprocess.run([objdump, "-d", "--no-show-raw-insn", path], check=True, capture_output=True).stdout
+        # What lines begin with, and the second halves of those with two instructions. There are a million lines, and
+        # patterns with a fixed beginning are found fast.
+        words = set(re.findall(rb"\n\t([a-z]+_[a-z0-9_]+)\s", text)) | set(re.findall(rb" :: ([a-z]+_[a-z0-9_]+)\s", text))
+        for word in words:
+            names.setdefault(base_name(word.decode()), path)
     return names
 
 

@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/language_model.h"
 #include "cli/table.h"
+#include "cli/timing.h"
 #include "hearth/config.h"
 #include "hearth/error.h"
 #include "hearth/eval.h"
@@ -25,10 +26,6 @@ namespace hearth::cli {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 struct BenchOptions {
   ModelOptions model;
@@ -47,11 +44,6 @@ struct Row {
   double token_seconds;    // of a step, by the tokens it gives: one for each sequence
   double bytes_per_token;  // that have to be read for a step, likewise
 };
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 // Bytes per second of a sum over more than caches hold.
 double read_bandwidth(Device device, int repeats) {

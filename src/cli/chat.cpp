@@ -20,7 +20,7 @@ struct ChatCommandOptions : LanguageModelOptions {
   std::string system, template_file;
 };
 
-constexpr std::string_view help =
+constexpr std::string_view chat_help =
     "/clear         forget the conversation\n"
     "/system TEXT   say how the model should behave, and begin anew\n"
     "/again         another answer to the last message\n"
@@ -70,7 +70,7 @@ class Conversation {
     else if (command == "/load")
       load(argument);
     else
-      fmt::print(stderr, "{}", help);
+      fmt::print(stderr, "{}", chat_help);
     return true;
   }
 

@@ -21,7 +21,7 @@ using gpu::Verdict;
 
 constexpr unsigned trial_seconds = 120;
 
-struct Options {
+struct DoctorOptions {
   bool json = false;
   std::string device = "auto";
   std::string trial;  // a device, or "peers rocm": run it here and print the outcome, for our parent
@@ -52,12 +52,12 @@ int run_trial(const std::string& name) {
 }
 
 // The outcome of a trial, or what ended its process.
-struct Outcome {
+struct TrialOutcome {
   nlohmann::json value;
   std::string problem;
 };
 
-Outcome trial_in_child(const std::string& name) {
+TrialOutcome trial_in_child(const std::string& name) {
   const std::string command = fmt::format("exec /proc/{}/exe doctor --trial '{}'", getpid(), name);
   FILE* child = popen(command.c_str(), "re");
   if (child == nullptr) return {{}, fmt::format("a process could not be started: {}", std::strerror(errno))};
@@ -71,13 +71,13 @@ Outcome trial_in_child(const std::string& name) {
     return {{}, fmt::format("the driver's libraries ended the process: {}", strsignal(WTERMSIG(status)))};
   text.erase(text.find_last_not_of('\n') + 1);
   text.erase(0, text.rfind('\n') + 1);  // libraries may have printed before
-  Outcome outcome{nlohmann::json::parse(text, nullptr, false), {}};
+  TrialOutcome outcome{nlohmann::json::parse(text, nullptr, false), {}};
   if (outcome.value.is_discarded()) outcome.problem = "the trial ended without an outcome";
   return outcome;
 }
 
 gpu::Trial device_trial(Device device) {
-  const Outcome outcome = trial_in_child(to_string(device));
+  const TrialOutcome outcome = trial_in_child(to_string(device));
   gpu::Trial trial;
   trial.problem = outcome.problem;
   if (!trial.problem.empty()) return trial;
@@ -90,7 +90,7 @@ gpu::Trial device_trial(Device device) {
 }
 
 void add_peer_findings(DeviceKind kind, std::vector<Finding>& findings) {
-  const Outcome outcome = trial_in_child(kind == DeviceKind::rocm ? "peers rocm" : "peers cuda");
+  const TrialOutcome outcome = trial_in_child(kind == DeviceKind::rocm ? "peers rocm" : "peers cuda");
   if (!outcome.problem.empty()) {
     findings.push_back({"copies between GPUs", Verdict::warning, outcome.problem,
                         "add iommu=pt to the kernel's command line; Hearth copies through the host"});
@@ -124,7 +124,7 @@ void print_json(const std::vector<Finding>& findings, bool healthy, const std::s
   fmt::print("{}\n", report.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
-int examine_machine(const Options& options) {
+int examine_machine(const DoctorOptions& options) {
   const gpu::Circumstances machine = gpu::circumstances();
   std::vector<Finding> findings = gpu::examine(machine);
   Device chosen;
@@ -160,7 +160,7 @@ int examine_machine(const Options& options) {
 
 void add_doctor(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("doctor", "Examine the GPUs, their drivers and permissions");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<DoctorOptions>();
   command->add_flag("--json", options->json, "Print a JSON object");
   command->add_option("--device", options->device, "The device that must work")->capture_default_str();
   command->add_option("--trial", options->trial)->group("");  // for ourselves

@@ -10,6 +10,7 @@
 
 #include "cli/hrm.h"
 #include "cli/table.h"
+#include "cli/timing.h"
 #include "hearth/hrm_train.h"
 #include "hearth/progress.h"
 
@@ -94,12 +95,6 @@ std::vector<Outcome> divided(const Outcome& whole) {
   }
   if (parts.size() < 2) parts.clear();
   return parts;
-}
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 void report(const Outcome& outcome, Table& table, nlohmann::json& json) {

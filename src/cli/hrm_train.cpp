@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/hrm.h"
+#include "cli/timing.h"
 #include "hearth/error.h"
 #include "hearth/hrm_train.h"
 
@@ -20,10 +21,6 @@ struct TrainCommand {
   std::int64_t pool = 100000, evaluation_puzzles = 256;
   bool resume = false, quiet = false, json = false;
 };
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 std::vector<hrm::Puzzle> training_puzzles(const TrainCommand& command) {
   if (!command.data.empty()) {

@@ -21,8 +21,6 @@
 namespace hearth::cli {
 namespace {
 
-using nlohmann::json;
-
 struct InspectOptions {
   std::string path, tensors;
   bool json = false;
@@ -36,17 +34,17 @@ struct StoredTensor {
 
 struct Contents {
   std::string format;
-  std::vector<std::pair<std::string, json>> metadata;
+  std::vector<std::pair<std::string, nlohmann::json>> metadata;
   std::vector<StoredTensor> tensors;
 };
 
 template <typename T>
-json to_json(const T& value) {
+nlohmann::json to_json(const T& value) {
   if constexpr (std::is_same_v<T, float>) {
     // 1e-05, not 9.999999747378752e-06.
-    return std::isfinite(value) ? json::parse(fmt::format("{}", value)) : json();
+    return std::isfinite(value) ? nlohmann::json::parse(fmt::format("{}", value)) : nlohmann::json();
   } else if constexpr (std::is_same_v<T, GgufArray>) {
-    json list = json::array();
+    nlohmann::json list = nlohmann::json::array();
     std::visit(
         [&](const auto& values) {
           for (const auto& element : values) list.push_back(to_json(element));
@@ -83,7 +81,7 @@ void add_safetensors(const std::filesystem::path& path, Contents& contents) {
 }
 
 // The members of config.json, "outer.inner" for those of an object in it, stand for the metadata.
-void add_members(const json& object, const std::string& prefix, Contents& contents) {
+void add_members(const nlohmann::json& object, const std::string& prefix, Contents& contents) {
   for (const auto& [key, value] : object.items())
     if (value.is_object())
       add_members(value, prefix + key + ".", contents);
@@ -94,7 +92,7 @@ void add_members(const json& object, const std::string& prefix, Contents& conten
 Contents read_folder(const std::filesystem::path& path) {
   Contents contents;
   if (const auto config = path / "config.json"; std::filesystem::exists(config)) {
-    const auto members = json::parse(read_text_file(config), nullptr, false);
+    const auto members = nlohmann::json::parse(read_text_file(config), nullptr, false);
     if (!members.is_object()) throw FormatError(fmt::format("{}: not a JSON object", config.string()));
     add_members(members, "", contents);
   }
@@ -128,14 +126,14 @@ bool matches(const std::string& name, const std::string& pattern) {
 }
 
 // A value on one line, shortened.
-std::string line_of(const json& value) {
+std::string line_of(const nlohmann::json& value) {
   constexpr std::size_t longest_text = 60, longest_list = 6;
   if (value.is_string()) {
     const auto& text = value.get_ref<const std::string&>();
     if (text.size() <= longest_text) return in_quotes(text);
     return fmt::format("{}... ({} bytes)", in_quotes(text.substr(0, longest_text)), text.size());
   }
-  if (!value.is_array()) return value.dump(-1, ' ', false, json::error_handler_t::replace);
+  if (!value.is_array()) return value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   std::vector<std::string> items;
   for (std::size_t i = 0; i < std::min(value.size(), longest_list); ++i) items.push_back(line_of(value[i]));
   if (value.size() <= longest_list) return fmt::format("[{}]", fmt::join(items, ", "));
@@ -155,21 +153,22 @@ struct Sum {
 
 void print_json(const std::string& path, const Contents& contents, const std::map<std::string, Sum>& sums,
                 const Sum& all) {
-  json metadata = json::object(), tensors = json::array(), types = json::object();
+  nlohmann::json metadata = nlohmann::json::object(), tensors = nlohmann::json::array(),
+                 types = nlohmann::json::object();
   for (const auto& [key, value] : contents.metadata) metadata[key] = value;
   for (const auto& tensor : contents.tensors)
     tensors.push_back({{"name", tensor.name},
                        {"type", tensor.type},
                        {"shape", std::vector<std::int64_t>(tensor.shape.begin(), tensor.shape.end())},
-                       {"bytes", tensor.bytes ? json(*tensor.bytes) : json()}});
+                       {"bytes", tensor.bytes ? nlohmann::json(*tensor.bytes) : nlohmann::json()}});
   const auto figures = [](const Sum& sum) {
-    return json{{"tensors", sum.tensors}, {"elements", sum.elements}, {"bytes", sum.bytes}};
+    return nlohmann::json{{"tensors", sum.tensors}, {"elements", sum.elements}, {"bytes", sum.bytes}};
   };
   for (const auto& [type, sum] : sums) types[type] = figures(sum);
-  const json whole{{"path", path},         {"format", contents.format},
-                   {"metadata", metadata}, {"tensors", tensors},
-                   {"types", types},       {"total", figures(all)}};
-  fmt::print("{}\n", whole.dump(2, ' ', false, json::error_handler_t::replace));
+  const nlohmann::json whole{{"path", path},         {"format", contents.format},
+                             {"metadata", metadata}, {"tensors", tensors},
+                             {"types", types},       {"total", figures(all)}};
+  fmt::print("{}\n", whole.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
 void print_tables(const std::string& path, const Contents& contents, const std::map<std::string, Sum>& sums,
@@ -207,7 +206,10 @@ int inspect(const InspectOptions& options) {
     sums[tensor.type].add(tensor);
     all.add(tensor);
   }
-  (options.json ? print_json : print_tables)(options.path, contents, sums, all);
+  if (options.json)
+    print_json(options.path, contents, sums, all);
+  else
+    print_tables(options.path, contents, sums, all);
   return success;
 }
 

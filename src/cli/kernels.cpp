@@ -20,7 +20,7 @@
 namespace hearth::cli {
 namespace {
 
-struct Options {
+struct KernelsOptions {
   std::vector<std::string> architectures;
   std::string workload;  // those whose name contains it
   int jobs = 0;          // 0: one per core
@@ -30,7 +30,7 @@ struct Options {
 };
 
 // Those given; or those of the GPUs that are there.
-std::vector<std::string> architectures(const Options& options) {
+std::vector<std::string> architectures(const KernelsOptions& options) {
   std::vector<std::string> names;
   for (const std::string& name : options.architectures) {
     if (!name.starts_with("gfx") && !name.starts_with("sm_"))
@@ -47,7 +47,7 @@ std::vector<std::string> architectures(const Options& options) {
   return names;
 }
 
-std::vector<Workload> workloads(const Options& options) {
+std::vector<Workload> workloads(const KernelsOptions& options) {
   std::vector<Workload> chosen = kernel_workloads();
   std::string names;
   for (const Workload& workload : chosen) names += (names.empty() ? "" : ", ") + workload.name;
@@ -199,7 +199,7 @@ constexpr const char* legend =
     "has no unit.";
 
 // The page docs/kernels.md.
-std::string page(const std::vector<BuiltKernel>& all, const Options& options) {
+std::string page(const std::vector<BuiltKernel>& all, const KernelsOptions& options) {
   const auto is_faulty = [](const BuiltKernel& built) { return !fault_of(built).empty(); };
   return fmt::format(
       "# What the kernels use\n\n"
@@ -224,7 +224,7 @@ void show_progress(std::size_t done, std::size_t all) {
     fmt::print(stderr, "{} of {} compiled\n", done, all);
 }
 
-int build_all(const Options& options) {
+int build_all(const KernelsOptions& options) {
   std::vector<NeededKernel> needed;
   const auto chosen = workloads(options);
   for (const std::string& name : architectures(options)) {
@@ -265,15 +265,15 @@ int build_all(const Options& options) {
   return success;
 }
 
-int list_cache(const Options& options) {
+int list_cache(const KernelsOptions& options) {
   const gpu::KernelCache& cache = gpu::kernel_cache();
-  struct Sum {
+  struct Total {
     std::size_t files = 0;
     std::uint64_t bytes = 0;
   };
-  std::map<std::string, Sum> by_architecture;
-  Sum total;
-  const auto count = [](Sum& sum, std::uint64_t bytes) {
+  std::map<std::string, Total> by_architecture;
+  Total total;
+  const auto count = [](Total& sum, std::uint64_t bytes) {
     ++sum.files;
     sum.bytes += bytes;
   };
@@ -324,7 +324,7 @@ int clear_cache() {
 void add_kernels(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("kernels", "Compile GPU kernels ahead of time; manage those kept");
   command->require_subcommand(1);
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<KernelsOptions>();
   CLI::App* build = command->add_subcommand(
       "build", "Compile the kernels that programs use and show what registers and memory they need");
   build

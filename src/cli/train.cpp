@@ -8,6 +8,7 @@
 #include "cli/commands.h"
 #include "cli/device_options.h"
 #include "cli/digits.h"
+#include "cli/ending.h"
 #include "cli/train_lm.h"
 #include "hearth/config.h"
 #include "hearth/device.h"
@@ -26,20 +27,6 @@ struct TrainOptions {
   bool json = false;
   DigitTraining training;
 };
-
-const char* name_of(train::Ending ending) {
-  switch (ending) {
-    case train::Ending::finished:
-      return "finished";
-    case train::Ending::stopped_early:
-      return "stopped_early";
-    case train::Ending::interrupted:
-      return "interrupted";
-    case train::Ending::stopped:
-      return "stopped";
-  }
-  return "";
-}
 
 nlohmann::json to_json(const DigitOutcome& outcome) {
   nlohmann::json history = nlohmann::json::array();

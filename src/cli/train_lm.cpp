@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "cli/device_options.h"
+#include "cli/ending.h"
 #include "cli/language_model.h"
 #include "hearth/config.h"
 #include "hearth/device.h"
@@ -32,12 +33,6 @@ std::vector<lm::TextSource> sources_of(const std::vector<std::string>& data) {
   std::vector<lm::TextSource> sources;
   for (const std::string& text : data) sources.push_back(lm::parse_text_source(text));
   return sources;
-}
-
-const char* name_of(train::Ending ending) {
-  return ending == train::Ending::interrupted ? "interrupted"
-         : ending == train::Ending::stopped   ? "stopped"
-                                              : "finished";
 }
 
 nlohmann::json to_json(const lm::TrainingResult& result) {

@@ -17,7 +17,7 @@
 namespace hearth::cli {
 namespace {
 
-struct Options {
+struct TuneOptions {
   std::string device = "gpu";
   std::vector<std::string> shapes, models;
   bool exhaustive = false, json = false, show = false, clear = false;
@@ -26,7 +26,7 @@ struct Options {
 using Entries = std::map<std::string, gpu::TuningEntry>;
 
 // Something whose products and convolutions are measured.
-struct Workload {
+struct TunedWorkload {
   std::string name;
   std::function<void()> run;
 };
@@ -65,7 +65,7 @@ ProductShape parse_shape(const std::string& text) {
   return shape;
 }
 
-Workload product_workload(const ProductShape& shape) {
+TunedWorkload product_workload(const ProductShape& shape) {
   return {fmt::format("{} {}x{}x{} {}", dtype_name(shape.dtype), shape.m, shape.n, shape.k, shape.layout),
           [shape] {
             const auto operand = [&](std::int64_t rows, std::int64_t columns, bool transposed) {
@@ -80,7 +80,7 @@ Workload product_workload(const ProductShape& shape) {
 }
 
 // One step of training, as `hearth train` and the examples do it.
-Workload model_workload(const std::string& name) {
+TunedWorkload model_workload(const std::string& name) {
   const auto step = [](nn::Module& model, const Tensor& loss) {
     std::vector<Tensor> results = gradients(loss, model.parameters());
     results.push_back(loss);
@@ -104,8 +104,8 @@ Workload model_workload(const std::string& name) {
           }};
 }
 
-std::vector<Workload> workloads(const Options& options) {
-  std::vector<Workload> all;
+std::vector<TunedWorkload> tuned_workloads(const TuneOptions& options) {
+  std::vector<TunedWorkload> all;
   for (const std::string& shape : options.shapes) all.push_back(product_workload(parse_shape(shape)));
   for (const std::string& model : options.models) all.push_back(model_workload(model));
   if (!all.empty()) return all;
@@ -160,7 +160,7 @@ void print_entries(const Entries& entries) {
   fmt::print("{} problems in {}\n", entries.size(), gpu::tuner().file().string());
 }
 
-int show(const Options& options) {
+int show(const TuneOptions& options) {
   const Entries entries = gpu::tuner().entries();
   if (options.json)
     fmt::print("{}\n", to_json(entries).dump(2));
@@ -169,8 +169,8 @@ int show(const Options& options) {
   return success;
 }
 
-int measure(const Options& options) {
-  const std::vector<Workload> all = workloads(options);
+int measure(const TuneOptions& options) {
+  const std::vector<TunedWorkload> all = tuned_workloads(options);
   const Device device = device_from_name(options.device);
   if (device.kind == DeviceKind::cpu)
     throw ValueError("--device: a GPU is needed; there is nothing to tune on a CPU");
@@ -197,7 +197,7 @@ int measure(const Options& options) {
   return show(options);
 }
 
-int run(const Options& options) {
+int run(const TuneOptions& options) {
   if (!options.clear) return options.show ? show(options) : measure(options);
   gpu::tuner().clear();
   if (!options.json) fmt::print("{} is gone\n", gpu::tuner().file().string());
@@ -209,7 +209,7 @@ int run(const Options& options) {
 void add_tune(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand(
       "tune", "Measure which way to multiply matrices and to convolve is fastest on a GPU");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<TuneOptions>();
   command->add_option("--device", options->device, "The GPU to measure")
       ->type_name("DEVICE")
       ->capture_default_str();

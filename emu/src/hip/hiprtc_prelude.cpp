@@ -280,6 +280,8 @@ __hipemu_fn float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c
 __hipemu_ocml1(sin)
 __hipemu_ocml1(cos)
 __hipemu_ocml1(tan)
+__hipemu_ocml1(sinpi)
+__hipemu_ocml1(cospi)
 __hipemu_ocml1(asin)
 __hipemu_ocml1(acos)
 __hipemu_ocml1(atan)

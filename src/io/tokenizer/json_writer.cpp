@@ -80,7 +80,7 @@ std::string to_tokenizer_json(const Definition& definition) {
     vocabulary.emplace(definition.tokens[id].text, id);
   for (const Merge& merge : *bpe->merges)
     merges.push_back({text_of(definition, merge.left), text_of(definition, merge.right)});
-  const Json json{
+  const Json file{
       {"version", "1.0"},
       {"truncation", nullptr},
       {"padding", nullptr},
@@ -101,16 +101,16 @@ std::string to_tokenizer_json(const Definition& definition) {
         {"ignore_merges", bpe->options.whole_pieces_first},
         {"vocab", std::move(vocabulary)},
         {"merges", std::move(merges)}}}};
-  return json.dump(1);
+  return file.dump(1);
 }
 
 std::string to_tokenizer_config(const Definition& definition, std::int64_t context) {
-  Json json{{"tokenizer_class", "PreTrainedTokenizerFast"},
-            {"model_max_length", context},
-            {"clean_up_tokenization_spaces", false}};
-  if (definition.special.bos) json["bos_token"] = text_of(definition, *definition.special.bos);
-  if (definition.special.eos) json["eos_token"] = text_of(definition, *definition.special.eos);
-  return json.dump(1);
+  Json config{{"tokenizer_class", "PreTrainedTokenizerFast"},
+              {"model_max_length", context},
+              {"clean_up_tokenization_spaces", false}};
+  if (definition.special.bos) config["bos_token"] = text_of(definition, *definition.special.bos);
+  if (definition.special.eos) config["eos_token"] = text_of(definition, *definition.special.eos);
+  return config.dump(1);
 }
 
 }  // namespace hearth::tokenizer

@@ -17,16 +17,16 @@
 namespace hearth::llm::grammar {
 namespace {
 
-constexpr int most_depth = 200, most_repeats = 3;
+constexpr int most_parentheses = 200, most_repeats = 3;
 constexpr std::int64_t most_times = 1 << 20;
 
 bool is_name(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
 }
 
-class Parser {
+class GbnfParser {
  public:
-  explicit Parser(std::string_view text) : text_(text) {
+  explicit GbnfParser(std::string_view text) : text_(text) {
     if (!unicode::is_valid(text)) throw FormatError("[grammar] the text is not UTF-8");
   }
 
@@ -103,7 +103,8 @@ class Parser {
   }
 
   Expression alternatives(int depth) {
-    if (depth > most_depth) fail(fmt::format("parentheses are nested more than {} deep", most_depth));
+    if (depth > most_parentheses)
+      fail(fmt::format("parentheses are nested more than {} deep", most_parentheses));
     std::vector<Expression> parts{items(depth)};
     for (;;) {
       // At the outermost level a line may begin with a further alternative.
@@ -260,6 +261,6 @@ class Parser {
 
 }  // namespace
 
-Rules parse_gbnf(std::string_view text) { return Parser(text).parse(); }
+Rules parse_gbnf(std::string_view text) { return GbnfParser(text).parse(); }
 
 }  // namespace hearth::llm::grammar

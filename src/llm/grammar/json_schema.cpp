@@ -15,7 +15,7 @@
 namespace hearth::llm::grammar {
 namespace {
 
-constexpr int most_depth = 64, most_values = 10000;
+constexpr int most_schemas = 64, most_values = 10000;
 constexpr std::size_t most_alternatives = 500;  // each is compared with each
 constexpr std::size_t most_text = 1 << 20;
 constexpr std::size_t longest_name = 256;  // of properties, where others may come
@@ -39,7 +39,7 @@ class Compiler {
   class Place {
    public:
     Place(Compiler& compiler, std::string step) : compiler_(compiler) {
-      if (compiler.path_.size() >= most_depth) compiler.fail("schemas are nested too deep");
+      if (compiler.path_.size() >= most_schemas) compiler.fail("schemas are nested too deep");
       compiler.path_.push_back(std::move(step));
     }
     ~Place() { compiler_.path_.pop_back(); }
@@ -88,7 +88,7 @@ class Compiler {
 
   Schema resolved(const Schema& schema) const {
     const Schema* at = &schema;
-    for (int i = 0; i < most_depth && at->is_object() && at->contains("$ref") && (*at)["$ref"].is_string();
+    for (int i = 0; i < most_schemas && at->is_object() && at->contains("$ref") && (*at)["$ref"].is_string();
          ++i)
       at = &target((*at)["$ref"].get<std::string>());
     return *at;
@@ -399,7 +399,7 @@ class Compiler {
 Rules rules_of_schema(std::string_view schema) {
   if (schema.size() > most_text) throw FormatError("[json schema] a schema of more than 1 MiB");
   const auto check_depth = [](int depth, Schema::parse_event_t, const Schema&) {
-    if (depth > 4 * most_depth) throw FormatError("[json schema] the schema is nested too deep");
+    if (depth > 4 * most_schemas) throw FormatError("[json schema] the schema is nested too deep");
     return true;
   };
   const auto json = Schema::parse(schema, check_depth, false);

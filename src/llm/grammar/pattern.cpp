@@ -12,15 +12,15 @@
 namespace hearth::llm::grammar {
 namespace {
 
-constexpr int most_depth = 100;
-constexpr std::int64_t most_times = 1 << 20;
+constexpr int most_groups = 100;
+constexpr std::int64_t most_repeated = 1 << 20;
 
-const PointSet digits{{'0', '9'}}, words{{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}},
+const PointSet digit_points{{'0', '9'}}, words{{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}},
     spaces{{'\t', '\r'}, {' ', ' '}}, line_ends{{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
 
-class Parser {
+class PatternParser {
  public:
-  explicit Parser(std::string_view text) : text_(text) {
+  explicit PatternParser(std::string_view text) : text_(text) {
     if (!unicode::is_valid(text)) throw ValueError("the pattern is not UTF-8");
   }
 
@@ -43,7 +43,7 @@ class Parser {
 
   // At the outermost level anything may come before and after, unless ^ and $ say otherwise.
   Expression alternatives(int depth) {
-    if (depth > most_depth) fail("groups are nested too deep");
+    if (depth > most_groups) fail("groups are nested too deep");
     const auto anything = [] { return repeat(json_character(complement({})), 0, -1); };
     std::vector<Expression> options;
     do {
@@ -95,7 +95,7 @@ class Parser {
     const std::size_t start = at_;
     std::int64_t value = 0;
     for (; at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9'; ++at_)
-      if ((value = value * 10 + (text_[at_] - '0')) > most_times) fail("too many times");
+      if ((value = value * 10 + (text_[at_] - '0')) > most_repeated) fail("too many times");
     return at_ > start ? std::optional(value) : std::nullopt;
   }
 
@@ -121,9 +121,9 @@ class Parser {
     const auto one = [](char32_t point) { return PointSet{{point, point}}; };
     switch (c) {
       case 'd':
-        return digits;
+        return digit_points;
       case 'D':
-        return complement(digits);
+        return complement(digit_points);
       case 'w':
         return words;
       case 'W':
@@ -194,6 +194,6 @@ class Parser {
 
 }  // namespace
 
-Expression string_with_pattern(std::string_view pattern) { return Parser(pattern).parse(); }
+Expression string_with_pattern(std::string_view pattern) { return PatternParser(pattern).parse(); }
 
 }  // namespace hearth::llm::grammar

@@ -1,0 +1,21 @@
+// Measuring how long things take.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+namespace hearth::cli {
+
+inline double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// Of at least one value; the larger of the two in the middle of an even number.
+inline double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace hearth::cli
