@@ -25,5 +25,5 @@ pip wheel . --no-build-isolation --no-deps --wheel-dir "$folder" \
   -C cmake.define.CMAKE_CXX_COMPILER_LAUNCHER="$launcher"
 wheel=$(ls "$folder"/*.whl)
 pip install "$wheel[test]"
-HEARTH_EMULATOR=$build/emu/lib HEARTH_KERNEL_CACHE=$build/kernel-cache \
+HEARTH_EMULATOR=$build/emu/lib HIPEMU_HIPRTC=builtin HEARTH_KERNEL_CACHE=$build/kernel-cache \
   "$folder/venv/bin/python" -m pytest --numprocesses 2 --dist loadfile "$@"

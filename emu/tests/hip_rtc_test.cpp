@@ -117,6 +117,38 @@ TEST_F(HipRtc, HeadersAndOptions) {
   EXPECT_EQ(rtc().hiprtcCreateProgram(&program, text, "p", 1, headers, outside), HIPRTC_ERROR_INVALID_INPUT);
 }
 
+// What many programs begin with is parsed once. That must not show: not in what a header says, whether it has
+// a guard or not, nor in the lines that errors name.
+TEST_F(HipRtc, ManyProgramsThatBeginAlike) {
+  const auto result = [](const std::string& text, const char* value, std::string* log = nullptr) {
+    const std::string header =
+        std::string("#define VALUE ") + value + "\nstatic const int twice = 2 * VALUE;\n";
+    const char* headers[] = {header.c_str(), "#pragma once\nconstexpr int once = 1;\n"};
+    const char* names[] = {"value.h", "once.h"};
+    hiprtcProgram program = nullptr;
+    EXPECT_EQ(rtc().hiprtcCreateProgram(&program, text.c_str(), "p.hip", 2, headers, names), HIPRTC_SUCCESS);
+    const char* options[] = {"-std=c++17"};
+    const hiprtcResult outcome = rtc().hiprtcCompileProgram(program, 1, options);
+    if (log) *log = rtc().log(program);
+    rtc().hiprtcDestroyProgram(&program);
+    return outcome;
+  };
+  const std::string begins = "// A program.\n#include \"value.h\"\n\n#include \"once.h\"\n";
+  const auto expects = [&](const char* condition) {
+    return begins + "#include \"once.h\"\nstatic_assert(" + condition +
+           ", \"\");\nextern \"C\" __global__ void k(int* p) { *p = twice; }\n";
+  };
+  for (int i = 0; i < 10; ++i) {
+    ASSERT_EQ(result(expects("VALUE + twice + once == 10"), "3"), HIPRTC_SUCCESS) << i;
+    ASSERT_EQ(result(expects("VALUE + twice + once == 13"), "4"), HIPRTC_SUCCESS) << i;
+    ASSERT_EQ(result("#define once two\n" + begins + "static_assert(two == 1, \"\");\n", "3"), HIPRTC_SUCCESS)
+        << i;
+  }
+  std::string log;
+  EXPECT_EQ(result(expects("VALUE == 4"), "3", &log), HIPRTC_ERROR_COMPILATION);
+  EXPECT_NE(log.find("p.hip:6:"), std::string::npos) << log;
+}
+
 TEST_F(HipRtc, HalfVectorsAndMathematicsWithAndWithoutHeaders) {
   const char* text = R"(
     #include <hip/hip_runtime.h>
