@@ -254,7 +254,8 @@ class TiledRowsKernel : public BlockProduct {
   }
 
   // The last thing a constructor does. x is to have `rows` rows of `depth` elements in scratch memory, those
-  // of a row at `place`, an expression of k. `multiply` is what a block does with `blocks`, x and `finish`.
+  // of a row at `place`, an expression of k. `multiply` is what a block does with `blocks`, and
+  // after_previous() with x and `finish`.
   void compile(std::int64_t rows, std::int64_t depth, unsigned block_threads, std::string_view header,
                std::string_view place, std::string_view multiply) {
     halved_rows_ = rows;
@@ -282,7 +283,7 @@ class TiledRowsKernel : public BlockProduct {
     std::string kernels = fmt::format(
         "KERNEL_OF({0}) void halve_activations(const {1}* x, i64 row_stride, i64 k_stride, f16* out, f32* "
         "scales,\n"
-        "    u32 rows, u32 depth, u32 to_rows, u32 to_depth) {{\n"
+        "    u32 rows, u32 depth, u32 to_rows, u32 to_depth) {{\n  after_previous();\n"
         "  halve_rows(x, row_stride, k_stride, rows, depth, out, to_rows, to_depth, scales,\n"
         "             [](u32 k) {{ return {2}; }});\n}}\n"
         "KERNEL_OF({3}) void multiply_blocks(Blocks blocks, const f16* x, const f32* scales, GemmShape "
@@ -293,7 +294,8 @@ class TiledRowsKernel : public BlockProduct {
         split ? "gemm::Partial<f32>{sums, shape.rows, shape.columns, 1}" : finish, multiply);
     if (split)
       kernels += fmt::format(
-          "KERNEL void combine(const f32* scales, GemmShape shape, const f32* sums{}) {{\n"
+          "KERNEL void combine(const f32* scales, GemmShape shape, const f32* sums{}) {{\n  "
+          "after_previous();\n"
           "  gemm::combine(shape, sums, {});\n}}\n",
           finish_.parameters, finish);
     return kernel_text(kernels, header);
@@ -317,7 +319,9 @@ class StripRowsKernel final : public TiledRowsKernel {
     const std::string_view format = dtype_name(format_);
     compile(shape_.row_tiles * rows, chunks * chunk, static_cast<unsigned>(waves * device.wave_size()),
             "quantised_strips.h", fmt::format("place_in_chunk<quantised::{}>(k)", format),
-            fmt::format("  multiply_strips<StripTile<quantised::{}, {}, {}>>(shape, blocks, x, finish);\n",
+            fmt::format("  using Tile = StripTile<quantised::{}, {}, {}>;\n"
+                        "  bring_near<Tile>(shape, blocks);\n  after_previous();\n"
+                        "  multiply_strips<Tile>(shape, blocks, x, finish);\n",
                         format, rows, waves));
   }
 
@@ -367,7 +371,8 @@ class ManyRowsKernel final : public TiledRowsKernel {
     if (shape_.rows <= 64 || choose(true) < compute_units) choose(false);
     split(split_depth(tile.depth, tiles(), shape_.depth, device.compute_units()));
     compile(shape_.rows, shape_.depth, static_cast<unsigned>(tile.threads), "quantised.h", "k",
-            fmt::format("  const auto source_a = [&](u64, i64 end) {{\n"
+            fmt::format("  after_previous();\n"
+                        "  const auto source_a = [&](u64, i64 end) {{\n"
                         "    return gemm::Matrix<f16>{{x, shape.a_row, 1, shape.rows, end}};\n  }};\n"
                         "  const auto source_b = [&](u64, i64 end) {{\n"
                         "    return Weights<quantised::{0}>{{blocks, shape.columns, end, shape.depth / "

@@ -23,8 +23,9 @@ DEVICE u32 place_in_chunk(u32 k) {
          mma::strip_place(pair % strip * 16 + k % 16);
 }
 
-template <class Format, int ROWS, int WAVES>
+template <class FORMAT, int ROWS, int WAVES>
 struct StripTile {
+  using Format = FORMAT;
   static constexpr int threads = WAVES * WAVE, rows = ROWS, wave_columns = 32, columns = WAVES * wave_columns;
   static constexpr int stride = chunk + 8;  // rows begin in different banks
   static constexpr int down = ROWS / 16, across = wave_columns / 16;
@@ -109,6 +110,22 @@ struct StripTile {
         }
   }
 };
+
+// The first weights of a block's first tile, a few lines of the cache of each column: as much as arrives
+// while it waits.
+template <class Tile>
+DEVICE void bring_near(const GemmShape& shape, const Blocks& blocks) {
+  using Format = typename Tile::Format;
+  constexpr u32 line = 128, lines = 2;
+  const gemm::Job job = gemm::job(shape, blockIdx.x);
+  const u64 in_row = (u64)shape.depth / Format::elements;
+  const u64 first = job.split * (u64)shape.split_depth / Format::elements * Format::first_plane;
+  for (u32 i = threadIdx.x; i < Tile::columns * lines; i += Tile::threads) {
+    const u64 column = (u64)job.column_tile * Tile::columns + i / lines;
+    const u64 at = column * in_row * Format::first_plane + first + i % lines * line;
+    if (at < blocks.count * Format::first_plane) ::bring_near(blocks.data + at);
+  }
+}
 
 // x has whole tiles of rows, shape.a_row apart.
 template <class Tile, class Finish>
