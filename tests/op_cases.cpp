@@ -17,15 +17,10 @@ const std::vector<OpCase>& op_cases() {
     add_scans(table);
     add_shapes(table);
     add_indexing(table);
-    std::vector<OpCase> all = table.take();
-    for (OpCase& entry : all) entry.either_half = true;
-    // Matrix units have instructions of their own for each half.
-    Table products;
-    add_contractions(products);
-    add_convolutions(products);
-    add_composites(products);
-    for (OpCase& entry : products.take()) all.push_back(std::move(entry));
-    return all;
+    add_contractions(table);
+    add_convolutions(table);
+    add_composites(table);
+    return table.take();
   }();
   return cases;
 }

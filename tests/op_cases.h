@@ -89,8 +89,6 @@ struct OpCase {
   // Another operation has a case of this shape, and this operation one of another shape: brief runs leave out
   // halves (variations.h).
   bool repeats = false;
-  // f16 and bf16 take the same way but for how they are read and written: brief runs may take either.
-  bool either_half = false;
 };
 
 const std::vector<OpCase>& op_cases();

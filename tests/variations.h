@@ -148,19 +148,9 @@ inline const char* name_of(Layout layout) {
 // ---- which of them
 // On an emulated chip every kernel costs a compilation, and all variations need thousands. With
 // HEARTH_TEST_BRIEF set every case is still compared, forwards and backwards, and every operation in each
-// dtype that models compute in, but only f32 comes in several layouts, and halves not in cases that repeat
-// others. Two chips share the rest, since the texts of kernels are the same for both: 1, the first, has every
-// layout and f16 where either half will do; 2, the second, has contiguous and sliced tensors, and bf16.
-inline int brief() {
-  const char* value = std::getenv("HEARTH_TEST_BRIEF");
-  return value != nullptr ? std::atoi(value) : 0;
-}
-
-inline std::vector<DType> brief_halves(const OpCase& entry) {
-  if (entry.repeats) return {};
-  if (entry.either_half) return {brief() == 1 ? DType::f16 : DType::bf16};
-  return {DType::f16, DType::bf16};
-}
+// dtype that models compute in, but only f32 comes in every layout, and halves not in cases that repeat
+// others.
+inline bool brief() { return std::getenv("HEARTH_TEST_BRIEF") != nullptr; }
 
 struct Variation {
   DType dtype;
@@ -176,8 +166,9 @@ inline std::vector<Variation> all_of(const std::vector<DType>& dtypes, const std
 
 inline std::vector<Variation> floating_variations(const OpCase& entry) {
   if (!brief()) return all_of(floating_dtypes, layouts);
-  auto some = all_of({DType::f32}, brief() == 1 ? layouts : std::vector{Layout::contiguous, Layout::sliced});
-  for (auto dtype : brief_halves(entry)) some.push_back({dtype, Layout::contiguous});
+  auto some = all_of({DType::f32}, layouts);
+  if (!entry.repeats)
+    for (auto dtype : {DType::f16, DType::bf16}) some.push_back({dtype, Layout::contiguous});
   return some;
 }
 
@@ -189,9 +180,8 @@ inline std::vector<Variation> integer_variations() {
 inline std::vector<Variation> gradient_variations(const OpCase& entry) {
   if (!brief())
     return all_of(floating_dtypes, {Layout::contiguous, Layout::transposed, Layout::sliced, Layout::flipped});
-  std::vector<DType> dtypes = brief_halves(entry);
-  dtypes.push_back(DType::f32);
-  return all_of(dtypes, {Layout::contiguous});
+  if (entry.repeats) return {{DType::f32, Layout::contiguous}};
+  return all_of({DType::f32, DType::f16, DType::bf16}, {Layout::contiguous});
 }
 
 inline std::optional<std::size_t> first_long_axis(const Shape& shape) {
