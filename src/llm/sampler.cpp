@@ -171,7 +171,8 @@ Candidates remaining(std::span<const float> scores, const SamplingOptions& o, st
                      double most_surprise) {
   Candidates candidates = penalised(scores, o, seen);
   if (o.temperature == 0) {
-    candidates = {*std::min_element(candidates.begin(), candidates.end(), better)};
+    candidates.front() = *std::min_element(candidates.begin(), candidates.end(), better);
+    candidates.resize(1);
     return candidates;
   }
   // Relative to the best, so that the lowest temperature leaves it.
