@@ -90,6 +90,28 @@ INSTANTIATE_TEST_SUITE_P(Shapes, LongReductions,
                                          std::pair{131, 1025}, std::pair{4099, 64}, std::pair{700, 1031}));
 
 // Batch norm's sums: what is constant along a row is taken as a number.
+// Columns are added up over an outer loop and a few rows at each of its positions. With 0.1, errors have one
+// sign: they would show if too many were added up in f32.
+TEST(Reduction, OverAxesThatAlternate) {
+  const std::int64_t outer = 700, kept = 3, rows = 5, columns = 37;
+  const Tensor x = full({outer, kept, rows, columns}, 0.1, DType::f32).eval();
+  for (const Tensor& term : {x, x * 1.0 + 0.0}) {
+    for (float value : sum(term, {0, 2}).to_vector<float>())
+      EXPECT_NEAR(value, static_cast<double>(outer * rows) * static_cast<double>(0.1f), 1e-4);
+    for (float value : max(term, {0, 2}).to_vector<float>()) EXPECT_EQ(value, 0.1f);
+  }
+  const Tensor places =
+      arange(0, static_cast<double>(outer * kept * rows * columns)).reshape({outer, kept, rows, columns});
+  const auto largest = max(places, {0, 2}).to_vector<float>(),
+             smallest = min(places, {0, 2}).to_vector<float>();
+  for (std::int64_t k = 0; k < kept; ++k)
+    for (std::int64_t c = 0; c < columns; ++c) {
+      const auto at = static_cast<std::size_t>(k * columns + c);
+      EXPECT_EQ(smallest[at], static_cast<float>(k * rows * columns + c));
+      EXPECT_EQ(largest[at], static_cast<float>((((outer - 1) * kept + k) * rows + rows - 1) * columns + c));
+    }
+}
+
 TEST(Reduction, TakesOperandsThatAreConstantAlongRows) {
   for (const Shape& shape : {Shape{5, 3, 10, 20}, Shape{2, 4, 1, 5000}, Shape{7, 2, 4, 4}}) {
     const std::int64_t channels = shape[1], plane = shape[2] * shape[3];

@@ -274,33 +274,30 @@ class ReductionKernel final : public Kernel {
     const bool rounds = op_ < 2;
     const std::int64_t most_rows = rounds ? 128 : std::numeric_limits<std::int64_t>::max() / 2;
     std::int64_t pending = 0;
+    const auto flush = [&] {
+      if (pending > 0) kernels.flush[op_][type](partial, width, out + column);
+      pending = 0;
+    };
     kernels.fill[op_][type](partial, width);
     std::fill_n(out + column, width, neutral());
     const auto element = static_cast<std::int64_t>(compute_size(type_));
     for (auto position = loops.begin; position < loops.end; ++position) {
       const auto base = offset(blocks_.kept_loops, outer) + offset(blocks_.reduced_loops, position) + column;
-      if (plain_) {
-        for (auto r = rows.begin; r < rows.end; r += most_rows) {
-          const auto here = std::min(most_rows, rows.end - r);
-          kernels.columns[op_][type](
-              static_cast<const char*>(arguments.inputs[0]) + (base + r * blocks_.kept) * element, here,
-              width, blocks_.kept, partial);
-          kernels.flush[op_][type](partial, width, out + column);
-        }
-        continue;
-      }
-      for (auto r = rows.begin; r < rows.end; r += step) {
-        const auto here = std::min(step, rows.end - r);
-        const void* values = evaluate(arguments, workspace, base + r * blocks_.kept, here * width);
-        kernels.columns[op_][type](values, here, width, width, partial);
+      for (auto r = rows.begin; r < rows.end;) {
+        const auto start = base + r * blocks_.kept;
+        const auto here = std::min(plain_ ? most_rows - pending : step, rows.end - r);
+        if (plain_)
+          kernels.columns[op_][type](static_cast<const char*>(arguments.inputs[0]) + start * element, here,
+                                     width, blocks_.kept, partial);
+        else
+          kernels.columns[op_][type](evaluate(arguments, workspace, start, here * width), here, width, width,
+                                     partial);
+        r += here;
         pending += here;
-        if (pending >= most_rows) {
-          kernels.flush[op_][type](partial, width, out + column);
-          pending = 0;
-        }
+        if (pending >= most_rows) flush();
       }
     }
-    kernels.flush[op_][type](partial, width, out + column);
+    flush();
   }
 
   bool real() const { return type_ == Compute::f32 || type_ == Compute::f64; }
