@@ -198,14 +198,106 @@ TEST(Normalisation, RowsThatRepeat) {  // a broadcast input: stride 0 between ro
     EXPECT_NEAR(value, 0.2, 1e-7);
 }
 
-TEST(Normalisation, LayerNormOfAFarMean) {  // the variance is not the difference of two large sums
-  Array x = normal_array(DType::f32, {2, 1000});
-  for (std::int64_t i = 0; i < x.count(); ++i) x.set(i, x.get(i) + 1000);
-  const Array out =
-      run_step(make_normalisation, Op::layer_norm, NormAttributes{epsilon}, {x}, DType::f32, {2, 1000});
-  double squares = 0;
-  for (double value : out.values()) squares += value * value;
-  EXPECT_NEAR(squares / 2000, 1, 1e-3);
+// Small results count as much as large ones. The elements are multiples of 1/8, so that their differences to
+// the largest are exact.
+TEST(Normalisation, SoftmaxIsAccurateInEveryElement) {
+  for (DType dtype : {DType::f32, DType::f64})
+    for (std::int64_t n : {1, 7, 15, 16, 17, 31, 32, 33, 47, 48, 63, 64, 65, 80, 96, 1000, 4099}) {
+      Values row;
+      for (std::int64_t i = 0; i < n; ++i) row.push_back(static_cast<double>(i * 389 % 680) / 8 - 300);
+      const Values out =
+          run_step(make_normalisation, Op::softmax, {}, {array_of(dtype, {n}, row)}, dtype, {n}).values();
+      const Values expected = reference(Op::softmax, row, {}, {}, {});
+      for (std::size_t i = 0; i < out.size(); ++i)
+        ASSERT_NEAR(out[i] / expected[i], 1, dtype == DType::f64 ? 1e-13 : 9e-7) << n << " at " << i;
+    }
+}
+
+TEST(Normalisation, SoftmaxOfMaskedRows) {
+  for (DType dtype : every_floating)
+    for (Op op : {Op::softmax, Op::log_softmax})
+      for (std::int64_t n : {1, 5, 16, 17, 33, 48, 100}) {
+        Values row;
+        for (std::int64_t i = 0; i < n; ++i)
+          row.push_back((i * i + n) % 3 == 1 && i != n / 2 ? -infinity : static_cast<double>(i % 5) / 4);
+        const Values out =
+            run_step(make_normalisation, op, {}, {array_of(dtype, {n}, row)}, dtype, {n}).values();
+        const Values expected = reference(op, row, {}, {}, {});
+        for (std::size_t i = 0; i < out.size(); ++i) {
+          if (row[i] == -infinity)
+            ASSERT_EQ(out[i], op == Op::softmax ? 0 : -infinity) << n << " at " << i;
+          else
+            ASSERT_NEAR(out[i], expected[i], tolerance(dtype) * std::max(1.0, std::abs(expected[i])));
+        }
+      }
+}
+
+TEST(Normalisation, SoftmaxOfHugeValues) {
+  const double huge = std::numeric_limits<float>::max();
+  for (std::int64_t n : {4, 18, 36}) {
+    Values row(static_cast<std::size_t>(n), -huge);
+    row[1] = row[static_cast<std::size_t>(n) - 1] = huge;
+    const Values out =
+        run_step(make_normalisation, Op::softmax, {}, {array_of(DType::f32, {n}, row)}, DType::f32, {n})
+            .values();
+    for (std::size_t i = 0; i < out.size(); ++i) EXPECT_EQ(out[i], row[i] > 0 ? 0.5 : 0);
+  }
+}
+
+// A NaN or an infinity in one row changes no other.
+TEST(Normalisation, RowsDoNotTouchEachOther) {
+  constexpr std::int64_t rows = 6;
+  for (Op op : {Op::softmax, Op::log_softmax, Op::layer_norm, Op::rms_norm})
+    for (DType dtype : every_floating)
+      for (std::int64_t n : {3, 16, 33, 100}) {
+        Array x = normal_array(dtype, {rows, n});
+        for (std::int64_t i = 0; i < n; ++i) {
+          x.set(1 * n + i, -infinity);
+          x.set(3 * n + i, i == n / 2 ? nan : 1);
+          x.set(4 * n + i, i == n - 1 ? infinity : 1);
+        }
+        const Array out = run_step(make_normalisation, op, attributes_of(op), {x}, dtype, {rows, n});
+        for (std::int64_t r : {0, 2, 5}) {
+          Array alone = empty_array(dtype, {n});
+          for (std::int64_t i = 0; i < n; ++i) alone.set(i, x.get(r * n + i));
+          const Values expected =
+              run_step(make_normalisation, op, attributes_of(op), {alone}, dtype, {n}).values();
+          for (std::int64_t i = 0; i < n; ++i)
+            ASSERT_EQ(out.get(r * n + i), expected[static_cast<std::size_t>(i)])
+                << op_name(op) << " row " << r << " at " << i;
+        }
+      }
+}
+
+// The variance is not the difference of two large sums, nor do results lose what a rounded mean lacks.
+TEST(Normalisation, LayerNormOfAFarMean) {
+  for (Op op : {Op::layer_norm, Op::layer_norm_grad})
+    for (double mean : {1.0, 3.9, 4.1, -50.0, 1000.0, 1e6})
+      for (std::int64_t n : {9, 40, 1000}) {
+        std::vector<Array> inputs = {normal_array(DType::f32, {2, n})};
+        for (std::int64_t i = 0; i < 2 * n; ++i) inputs[0].set(i, inputs[0].get(i) + mean);
+        if (op == Op::layer_norm_grad) inputs.push_back(normal_array(DType::f32, {2, n}, Lay::dense, 2));
+        const Values x = inputs[0].values(), dy = inputs.back().values();
+        const Values out =
+            run_step(make_normalisation, op, attributes_of(op), inputs, DType::f32, {2, n}).values();
+        for (std::ptrdiff_t r = 0; r < 2; ++r) {
+          const Values expected = reference(op, Values(x.begin() + r * n, x.begin() + (r + 1) * n),
+                                            Values(dy.begin() + r * n, dy.begin() + (r + 1) * n), {}, {});
+          for (std::int64_t i = 0; i < n; ++i)
+            ASSERT_NEAR(out[static_cast<std::size_t>(r * n + i)], expected[static_cast<std::size_t>(i)], 1e-5)
+                << op_name(op) << " mean " << mean << " size " << n << " at " << i;
+        }
+      }
+}
+
+TEST(Normalisation, LayerNormOfEqualElements) {  // the squares of the largest overflow
+  for (double value : {0.0, 0.3, -7.0, 1e6, 1e25, -3e38})
+    for (std::int64_t n : {1, 16, 37})
+      for (double result :
+           run_step(make_normalisation, Op::layer_norm, NormAttributes{epsilon},
+                    {array_of(DType::f32, {n}, Values(static_cast<std::size_t>(n), value))}, DType::f32, {n})
+               .values())
+        EXPECT_NEAR(result, 0, 1e-4) << value;
 }
 
 TEST(Normalisation, RefusesIntegers) {

@@ -10,6 +10,7 @@
 #include "cpu/kernels.h"
 #include "cpu/normalisation_kernels.h"
 #include "cpu/rope.h"
+#include "cpu/scratch.h"
 #include "cpu/strided_copy.h"
 
 namespace hearth::cpu {
@@ -150,8 +151,8 @@ std::unique_ptr<Kernel> make_rows(const Step& step) {
     parallel_for(loop.count(), grain, [&](std::int64_t begin, std::int64_t end) {
       RowReader<S> x_rows(size, loop.inner_stride(0), x_step);
       RowReader<S> dy_rows(size, loop.inner_stride(1), choice.gradient ? dy_step : 1);
-      std::unique_ptr<C[]> scratch;
-      if (is_half<S>) scratch = std::make_unique_for_overwrite<C[]>(static_cast<std::size_t>(3 * size));
+      const Scratch scratch((is_half<S> ? 3 : 1) * size *
+                            static_cast<std::int64_t>(sizeof(C) / sizeof(float)));
       NormalisationRows rows{};
       rows.size = size;
       rows.x_stride = x_rows.row_stride();
@@ -159,7 +160,7 @@ std::unique_ptr<Kernel> make_rows(const Step& step) {
       rows.weight = weight.data;
       rows.bias = bias.data;
       rows.epsilon = epsilon;
-      rows.scratch = scratch.get();
+      rows.scratch = scratch.data();
       const bool copies = x_rows.copies() || dy_rows.copies();
       S* target = out + begin * size;
       for_each_run(loop, begin, end, [&](const std::int64_t* offsets, std::int64_t length) {

@@ -18,7 +18,7 @@ struct NormalisationRows {
   const void* weight;                // compute type; may be null
   const void* bias;                  // compute type; may be null; only with a weight
   double epsilon;
-  void* scratch;  // halves: 3 * size elements of the compute type
+  void* scratch;  // size elements of the compute type; 3 * size for halves
 };
 
 using NormalisationFunction = void (*)(const NormalisationRows&);

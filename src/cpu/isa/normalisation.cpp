@@ -7,7 +7,22 @@
 namespace hearth::cpu::HEARTH_ISA {
 namespace {
 
-// Calls row(x, dy, out) for every row, with halves widened before and narrowed after.
+// A row further on, which is fetched while the one at hand is computed with: memory would stand idle then.
+template <typename S, bool gradient>
+struct NextRow {
+  const S *x, *dy;
+
+  // The elements of a pack from i on.
+  HEARTH_INLINE void fetch(std::int64_t i) const {
+    constexpr std::int64_t elements_per_line = 64 / sizeof(S);
+    for (std::int64_t at = i; at < i + pack_lanes<Compute<S>>; at += elements_per_line) {
+      __builtin_prefetch(x + at, 0, 2);  // not into the innermost cache, where the row at hand is
+      if constexpr (gradient) __builtin_prefetch(dy + at, 0, 2);
+    }
+  }
+};
+
+// Calls row(x, dy, out, next) for every row, with halves widened before and narrowed after.
 template <typename S, bool gradient, typename Row>
 HEARTH_INLINE void for_each_row(const NormalisationRows& rows, const Row& row) {
   using C = Compute<S>;
@@ -15,18 +30,29 @@ HEARTH_INLINE void for_each_row(const NormalisationRows& rows, const Row& row) {
   const S* dy = static_cast<const S*>(rows.dy);
   S* out = static_cast<S*>(rows.out);
   C* scratch = static_cast<C*>(rows.scratch);
-  const std::int64_t n = rows.size;
+  const std::int64_t n = rows.size, far_enough = 1 + 1024 / n;
   for (std::int64_t r = 0; r < rows.rows; ++r, x += rows.x_stride, out += n) {
+    const std::int64_t ahead = r + far_enough < rows.rows ? far_enough : 0;
+    const NextRow<S, gradient> next{x + ahead * rows.x_stride,
+                                    gradient ? dy + ahead * rows.dy_stride : nullptr};
     if constexpr (std::is_same_v<S, C>) {
-      row(x, dy, out);
+      row(x, dy, out, next);
     } else {
       widen(x, scratch, n);
       if constexpr (gradient) widen(dy, scratch + n, n);
-      row(scratch, scratch + n, scratch + 2 * n);
+      row(scratch, scratch + n, scratch + 2 * n, next);
       narrow(scratch + 2 * n, out, n);
     }
     if constexpr (gradient) dy += rows.dy_stride;
   }
+}
+
+template <typename C, typename Next, typename Term>
+HEARTH_INLINE void map_and_fetch(C* out, std::int64_t n, const Next& next, const Term& term) {
+  map(out, n, [&]<typename V>(std::int64_t i) HEARTH_LAMBDA {
+    next.fetch(i);
+    return term.template operator()<V>(i);
+  });
 }
 
 template <typename C>
@@ -43,19 +69,64 @@ HEARTH_INLINE C dot(const C* a, const C* b, std::int64_t n) {
                    [=]<typename V>(std::int64_t i) HEARTH_LAMBDA { return load<V>(a + i) * load<V>(b + i); });
 }
 
+// The sum of e^(x - top). each(i, terms) is called with the terms from i on, as a pack or one number.
+template <typename C, typename Each>
+HEARTH_INLINE C sum_of_exponentials(const C* x, std::int64_t n, C top, const Each& each) {
+  return reduce<C>(n, Plus{}, [=]<typename V>(std::int64_t i) HEARTH_LAMBDA {
+    const V value = math::exp_of_negative(load<V>(x + i) - top);
+    each(i, value);
+    return value;
+  });
+}
+template <typename Each>
+HEARTH_INLINE float sum_of_exponentials(const float* x, std::int64_t n, float top, const Each& each) {
+  using V = Pack<float>;
+  constexpr std::int64_t lanes = pack_lanes<float>;
+  std::int64_t i = 0;
+  float total = 0;
+  if (n >= lanes) {
+    math::RunningExponential<V> exponential;
+    exponential.next(load<V>(x) - top);
+    Vector<float> sum{};
+    const auto add = [&](std::int64_t at, V next_x) HEARTH_LAMBDA {
+      const V value = exponential.next(next_x);
+      each(at, value);
+      sum += combine_registers(value, Plus{});
+    };
+    for (i = lanes; i + 2 * lanes <= n; i += 2 * lanes) {
+      add(i - lanes, load<V>(x + i) - top);
+      add(i, load<V>(x + i + lanes) - top);
+    }
+    if (i + lanes <= n) {
+      add(i - lanes, load<V>(x + i) - top);
+      i += lanes;
+    }
+    add(i - lanes, V(0.0f));
+    total = combine_lanes<float>(sum, Plus{});
+  }
+  for (; i < n; ++i) {
+    const float value = math::exp_of_negative(x[i] - top);
+    each(i, value);
+    total += value;
+  }
+  return total;
+}
+
 // A row of -inf or with a NaN becomes NaN throughout: x - largest is NaN somewhere, and so is the sum.
 template <typename S>
 void softmax(const NormalisationRows& rows) {
   using C = Compute<S>;
   const std::int64_t n = rows.size;
-  for_each_row<S, false>(rows, [n](const C* x, const C*, C* out) HEARTH_LAMBDA {
-    const C top = largest(x, n);
-    const C scale = C(1) / reduce<C>(n, Plus{}, [=]<typename V>(std::int64_t i) HEARTH_LAMBDA {
-                      const V value = math::exp_of_negative(load<V>(x + i) - top);
-                      store(out + i, value);
-                      return value;
-                    });
-    map(out, n, [=]<typename V>(std::int64_t i) HEARTH_LAMBDA { return load<V>(out + i) * scale; });
+  C* terms = static_cast<C*>(rows.scratch);
+  for_each_row<S, false>(rows, [=](const C* x, const C*, C* out, auto next) HEARTH_LAMBDA {
+    // Not in `out`: a row that is written twice may be sent to memory twice.
+    const C sum =
+        sum_of_exponentials(x, n, largest(x, n), [=]<typename V>(std::int64_t i, V value) HEARTH_LAMBDA {
+          next.fetch(i);
+          store(terms + i, value);
+        });
+    const C scale = C(1) / sum;
+    map(out, n, [=]<typename V>(std::int64_t i) HEARTH_LAMBDA { return load<V>(terms + i) * scale; });
   });
 }
 
@@ -63,9 +134,9 @@ template <typename S>
 void softmax_grad(const NormalisationRows& rows) {
   using C = Compute<S>;
   const std::int64_t n = rows.size;
-  for_each_row<S, true>(rows, [n](const C* y, const C* dy, C* out) HEARTH_LAMBDA {
+  for_each_row<S, true>(rows, [n](const C* y, const C* dy, C* out, auto next) HEARTH_LAMBDA {
     const C projection = dot(y, dy, n);
-    map(out, n, [=]<typename V>(std::int64_t i) HEARTH_LAMBDA {
+    map_and_fetch(out, n, next, [=]<typename V>(std::int64_t i) HEARTH_LAMBDA {
       return load<V>(y + i) * (load<V>(dy + i) - projection);
     });
   });
@@ -75,11 +146,10 @@ template <typename S>
 void log_softmax(const NormalisationRows& rows) {
   using C = Compute<S>;
   const std::int64_t n = rows.size;
-  for_each_row<S, false>(rows, [n](const C* x, const C*, C* out) HEARTH_LAMBDA {
+  for_each_row<S, false>(rows, [n](const C* x, const C*, C* out, auto next) HEARTH_LAMBDA {
     const C top = largest(x, n);
-    const C logarithm = math::log(reduce<C>(n, Plus{}, [=]<typename V>(std::int64_t i) HEARTH_LAMBDA {
-      return math::exp_of_negative(load<V>(x + i) - top);
-    }));
+    const C logarithm = math::log(
+        sum_of_exponentials(x, n, top, [=]<typename V>(std::int64_t i, V) HEARTH_LAMBDA { next.fetch(i); }));
     map(out, n, [=]<typename V>(std::int64_t i) HEARTH_LAMBDA { return (load<V>(x + i) - top) - logarithm; });
   });
 }
@@ -88,9 +158,9 @@ template <typename S>
 void log_softmax_grad(const NormalisationRows& rows) {
   using C = Compute<S>;
   const std::int64_t n = rows.size;
-  for_each_row<S, true>(rows, [n](const C* y, const C* dy, C* out) HEARTH_LAMBDA {
+  for_each_row<S, true>(rows, [n](const C* y, const C* dy, C* out, auto next) HEARTH_LAMBDA {
     const C total = sum(dy, n);
-    map(out, n, [=]<typename V>(std::int64_t i) HEARTH_LAMBDA {
+    map_and_fetch(out, n, next, [=]<typename V>(std::int64_t i) HEARTH_LAMBDA {
       return load<V>(dy + i) - math::exp_of_negative(load<V>(y + i)) * total;
     });
   });
@@ -106,33 +176,31 @@ struct Moments {
   HEARTH_INLINE V centred(V x) const {
     return (x - shift) - offset;
   }
-  // The same times scale, in fewer operations.
-  template <typename V>
-  HEARTH_INLINE V normalised(V x) const {
-    return (x - shift) * scale - offset * scale;
-  }
 };
 
 template <typename C>
 HEARTH_INLINE Moments<C> moments(const C* x, std::int64_t n, C epsilon) {
-  // Both sums in one pass, of elements shifted by one of them. If that one lies far off, the difference of
-  // the sums has lost its digits; the second pass then shifts by the mean.
+  // Both sums in one pass. If the mean is far from 0, or a sum overflows, their difference has lost its
+  // digits; a second pass then shifts by the mean.
   const C share = C(1) / static_cast<C>(n);
-  C shift = x[0], offset, variance;
-  for (int pass = 0;; ++pass) {
-    const auto [sum, squares] =
-        two_sums<C>(n, [=]<typename V>(std::int64_t i, V& first, V& second) HEARTH_LAMBDA {
-          const V shifted = load<V>(x + i) - shift;
-          first = first + shifted;
-          second = second + shifted * shifted;
-        });
-    offset = sum * share;
-    variance = squares * share - offset * offset;
-    if (pass == 1 || !(offset * offset > C(4) * variance)) break;
-    shift = shift + offset;
-  }
-  variance = variance < C(0) ? C(0) : variance;
-  return {shift, offset, C(1) / math::sqrt(variance + epsilon)};
+  const auto [sum, squares] =
+      two_sums<C>(n, [=]<typename V>(std::int64_t i, V& first, V& second) HEARTH_LAMBDA {
+        const V value = load<V>(x + i);
+        first = first + value;
+        second = second + value * value;
+      });
+  const C mean = sum * share, variance = squares * share - mean * mean;
+  if (mean * mean <= C(16) * variance) return {C(0), mean, C(1) / math::sqrt(variance + epsilon)};
+
+  const C shift = math::isfinite(mean) ? mean : x[0];
+  const auto [shifted_sum, shifted_squares] =
+      two_sums<C>(n, [=]<typename V>(std::int64_t i, V& first, V& second) HEARTH_LAMBDA {
+        const V shifted = load<V>(x + i) - shift;
+        first = first + shifted;
+        second = second + shifted * shifted;
+      });
+  const C offset = shifted_sum * share, rest = shifted_squares * share - offset * offset;
+  return {shift, offset, C(1) / math::sqrt((rest < C(0) ? C(0) : rest) + epsilon)};
 }
 
 template <typename S>
@@ -142,18 +210,25 @@ void layer_norm(const NormalisationRows& rows) {
   const C epsilon = static_cast<C>(rows.epsilon);
   const C* weight = static_cast<const C*>(rows.weight);
   const C* bias = static_cast<const C*>(rows.bias);
-  for_each_row<S, false>(rows, [=](const C* x, const C*, C* out) HEARTH_LAMBDA {
+  for_each_row<S, false>(rows, [=](const C* x, const C*, C* out, auto next) HEARTH_LAMBDA {
     const Moments<C> m = moments(x, n, epsilon);
+    if (m.shift != C(0)) {  // rarely
+      map(out, n, [=]<typename V>(std::int64_t i) HEARTH_LAMBDA { return load<V>(x + i) - m.shift; });
+      x = out;
+    }
+    const auto normalised = [=]<typename V>(std::int64_t i, V)
+                                HEARTH_LAMBDA { return (load<V>(x + i) - m.offset) * m.scale; };
     if (bias) {
-      map(out, n, [=]<typename V>(std::int64_t i) HEARTH_LAMBDA {
-        return m.normalised(load<V>(x + i)) * load<V>(weight + i) + load<V>(bias + i);
+      map_and_fetch(out, n, next, [=]<typename V>(std::int64_t i) HEARTH_LAMBDA {
+        return normalised(i, V(C(0))) * load<V>(weight + i) + load<V>(bias + i);
       });
     } else if (weight) {
-      map(out, n, [=]<typename V>(std::int64_t i) HEARTH_LAMBDA {
-        return m.normalised(load<V>(x + i)) * load<V>(weight + i);
+      map_and_fetch(out, n, next, [=]<typename V>(std::int64_t i) HEARTH_LAMBDA {
+        return normalised(i, V(C(0))) * load<V>(weight + i);
       });
     } else {
-      map(out, n, [=]<typename V>(std::int64_t i) HEARTH_LAMBDA { return m.normalised(load<V>(x + i)); });
+      map_and_fetch(out, n, next,
+                    [=]<typename V>(std::int64_t i) HEARTH_LAMBDA { return normalised(i, V(C(0))); });
     }
   });
 }
@@ -165,7 +240,7 @@ HEARTH_INLINE void layer_norm_grad_rows(const NormalisationRows& rows) {
   const std::int64_t n = rows.size;
   const C epsilon = static_cast<C>(rows.epsilon);
   const C* weight = static_cast<const C*>(rows.weight);
-  for_each_row<S, true>(rows, [=](const C* x, const C* dy, C* out) HEARTH_LAMBDA {
+  for_each_row<S, true>(rows, [=](const C* x, const C* dy, C* out, auto next) HEARTH_LAMBDA {
     const Moments<C> m = moments(x, n, epsilon);
     const auto weighted_dy = [=]<typename V>(std::int64_t i, V) HEARTH_LAMBDA {
       if constexpr (weighted)
@@ -180,7 +255,7 @@ HEARTH_INLINE void layer_norm_grad_rows(const NormalisationRows& rows) {
           second = second + g * m.centred(load<V>(x + i));
         });
     const C mean_g = sum_g / static_cast<C>(n), slope = m.scale * m.scale * sum_gz / static_cast<C>(n);
-    map(out, n, [=]<typename V>(std::int64_t i) HEARTH_LAMBDA {
+    map_and_fetch(out, n, next, [=]<typename V>(std::int64_t i) HEARTH_LAMBDA {
       return m.scale * (weighted_dy(i, V(C(0))) - mean_g - m.centred(load<V>(x + i)) * slope);
     });
   });
@@ -205,14 +280,15 @@ void rms_norm(const NormalisationRows& rows) {
   const std::int64_t n = rows.size;
   const C epsilon = static_cast<C>(rows.epsilon);
   const C* weight = static_cast<const C*>(rows.weight);
-  for_each_row<S, false>(rows, [=](const C* x, const C*, C* out) HEARTH_LAMBDA {
+  for_each_row<S, false>(rows, [=](const C* x, const C*, C* out, auto next) HEARTH_LAMBDA {
     const C scale = rms_scale(x, n, epsilon);
     if (weight)
-      map(out, n, [=]<typename V>(std::int64_t i) HEARTH_LAMBDA {
+      map_and_fetch(out, n, next, [=]<typename V>(std::int64_t i) HEARTH_LAMBDA {
         return load<V>(x + i) * scale * load<V>(weight + i);
       });
     else
-      map(out, n, [=]<typename V>(std::int64_t i) HEARTH_LAMBDA { return load<V>(x + i) * scale; });
+      map_and_fetch(out, n, next,
+                    [=]<typename V>(std::int64_t i) HEARTH_LAMBDA { return load<V>(x + i) * scale; });
   });
 }
 
@@ -223,7 +299,7 @@ HEARTH_INLINE void rms_norm_grad_rows(const NormalisationRows& rows) {
   const std::int64_t n = rows.size;
   const C epsilon = static_cast<C>(rows.epsilon);
   const C* weight = static_cast<const C*>(rows.weight);
-  for_each_row<S, true>(rows, [=](const C* x, const C* dy, C* out) HEARTH_LAMBDA {
+  for_each_row<S, true>(rows, [=](const C* x, const C* dy, C* out, auto next) HEARTH_LAMBDA {
     const auto weighted_dy = [=]<typename V>(std::int64_t i, V) HEARTH_LAMBDA {
       if constexpr (weighted)
         return load<V>(dy + i) * load<V>(weight + i);
@@ -238,7 +314,7 @@ HEARTH_INLINE void rms_norm_grad_rows(const NormalisationRows& rows) {
         });
     const C count = static_cast<C>(n), scale = C(1) / math::sqrt(squares / count + epsilon);
     const C slope = scale * scale * total / count;
-    map(out, n, [=]<typename V>(std::int64_t i) HEARTH_LAMBDA {
+    map_and_fetch(out, n, next, [=]<typename V>(std::int64_t i) HEARTH_LAMBDA {
       const V value = load<V>(x + i);
       return scale * (weighted_dy(i, value) - value * slope);
     });

@@ -47,10 +47,14 @@ HEARTH_INLINE T combine_lanes(Vector<T> v, Operation operation) {
   }
 }
 template <typename T, typename Operation>
-HEARTH_INLINE T combine_lanes(Pack<T> pack, Operation operation) {
+HEARTH_INLINE Vector<T> combine_registers(Pack<T> pack, Operation) {
   for (int half = pack_registers / 2; half > 0; half /= 2)
     for (int i = 0; i < half; ++i) pack.part[i] = Operation::combine(pack.part[i], pack.part[i + half]);
-  return combine_lanes<T>(pack.part[0], operation);
+  return pack.part[0];
+}
+template <typename T, typename Operation>
+HEARTH_INLINE T combine_lanes(Pack<T> pack, Operation operation) {
+  return combine_lanes<T>(combine_registers(pack, operation), operation);
 }
 
 // Combines term(i) for i in [0, n), n > 0. `term.operator()<V>(i)` gives the terms from i on as a V, which is
