@@ -12,7 +12,7 @@
 namespace hipemu::tool {
 namespace {
 
-struct Options {
+struct RunOptions {
   ProgramStart start;
   std::string check;
   uint64_t seed = 0;
@@ -23,7 +23,7 @@ struct Options {
 // Adds what the three commands share. `prepare` completes the start before the program runs.
 template <typename Prepare>
 void add_program_command(CLI::App& app, Invocation& invocation, const char* name, const char* description,
-                         std::shared_ptr<Options> options, Prepare prepare) {
+                         std::shared_ptr<RunOptions> options, Prepare prepare) {
   CLI::App* command = app.get_subcommand(name);
   command->description(description);
   command->footer(fmt::format(
@@ -57,7 +57,7 @@ void add_program_command(CLI::App& app, Invocation& invocation, const char* name
 }
 
 // The program may change its directory before the file is opened.
-std::string destination(const Options& options) {
+std::string destination(const RunOptions& options) {
   return options.output.empty() ? "stderr" : std::filesystem::absolute(options.output).string();
 }
 
@@ -66,25 +66,25 @@ std::string destination(const Options& options) {
 void add_run_command(CLI::App& app, Invocation& invocation) {
   app.add_subcommand("run");
   add_program_command(app, invocation, "run", "Runs a HIP program on the emulated GPU",
-                      std::make_shared<Options>(), [](Options&) {});
+                      std::make_shared<RunOptions>(), [](RunOptions&) {});
 }
 
 void add_trace_command(CLI::App& app, Invocation& invocation) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<RunOptions>();
   app.add_subcommand("trace")->add_option("-o,--output", options->output,
                                           "file for the trace instead of stderr");
   add_program_command(
       app, invocation, "trace", "Runs a program and writes down every instruction of its kernels", options,
-      [](Options& given) { given.start.variables.emplace_back("HIPEMU_TRACE", destination(given)); });
+      [](RunOptions& given) { given.start.variables.emplace_back("HIPEMU_TRACE", destination(given)); });
 }
 
 void add_stats_command(CLI::App& app, Invocation& invocation) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<RunOptions>();
   CLI::App* command = app.add_subcommand("stats");
   command->add_option("-o,--output", options->output, "file for the statistics instead of stderr");
   command->add_flag("--json", options->json, "as JSON");
   add_program_command(app, invocation, "stats", "Runs a program and counts what its kernels executed",
-                      options, [](Options& given) {
+                      options, [](RunOptions& given) {
                         given.start.variables.emplace_back("HIPEMU_STATS", destination(given));
                         if (given.json) given.start.variables.emplace_back("HIPEMU_STATS_FORMAT", "json");
                       });
