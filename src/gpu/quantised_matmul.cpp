@@ -159,7 +159,7 @@ class FewRowsKernel final : public BlockProduct {
       return kernel_text(fmt::format(
           "KERNEL_OF({0}) void multiply_blocks(Blocks blocks, const {1}* x, i64 row_stride, i64 k_stride,\n"
           "    {5}u32 rows, u32 columns, u32 depth, u32 parts{4}) {{\n"
-          "{2}  work.bring_near();\n  after_previous();\n"
+          "{2}  work.bring_near();\n{8}  after_previous();\n"
           "  u8* q = launched_shared<u8>();\n"
           "  Rounding* roundings = reinterpret_cast<Rounding*>(q + rows * depth);\n"
           "  multiply_few(work, q, roundings, finish, [&] {{\n"
@@ -172,7 +172,8 @@ class FewRowsKernel final : public BlockProduct {
                                  "    norm_factors(operand, epsilon, factors);\n",
                                  tile_.rows)
                    : "",
-          epsilon_ ? "Normed{norm_weight, factors}" : "AsItIs{}"));
+          epsilon_ ? "Normed{norm_weight, factors}" : "AsItIs{}",
+          epsilon_ ? "  if (threadIdx.x * 32 < depth) bring_near(norm_weight + threadIdx.x * 32);\n" : ""));
     return kernel_text(fmt::format(
         "KERNEL void round_activations(const {1}* x, i64 row_stride, i64 k_stride, u8* q, Rounding* "
         "roundings,\n"

@@ -103,7 +103,7 @@ struct WgmmaForward {
 
   static DEVICE void load(const AttentionShape& shape, u32 jobs, const T* q, const T* k, const T* v,
                           const Tiles& at, Barriers& barriers) {
-    TileSender<2> sender;
+    TileSender<> sender;
     RingPlace<q_tiles> own_place;
     RingPlace<stages> place;
     for (u32 index = blockIdx.x; index < jobs; index += gridDim.x) {
