@@ -46,6 +46,7 @@ struct DensePlace {
   // Copies all of them to the host's memory.
   void read(std::byte* target) const {
     const std::size_t bytes = keep.nbytes();
+    if (bytes == 0) return;
     if (owner->host_accessible())
       std::memcpy(target, host(), bytes);
     else if (is_quantised(keep.dtype()))
