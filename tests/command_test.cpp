@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -52,6 +53,19 @@ class Command : public testing::Test {
 #endif
   }
 };
+
+TEST_F(Command, WhatCannotBeWrittenIsAnError) {
+  if (std::filesystem::exists("/dev/full")) {
+    EXPECT_EQ(run("devices >/dev/full 2>/dev/null; exit $?").status, 1);
+  }
+  EXPECT_EQ(run("devices >/dev/null; exit $?").status, 0);
+  // The figures come before the file that cannot be made.
+  const Ran bench =
+      run("bench llm --shape tiny --device cpu --lengths 8 -n 2 --repeats 1 --profile /nonexistent/x");
+  EXPECT_EQ(bench.status, 1);
+  EXPECT_NE(bench.output.find("tokens/s"), std::string::npos) << bench.output;
+  EXPECT_NE(bench.errors.find("/nonexistent/x"), std::string::npos) << bench.errors;
+}
 
 TEST_F(Command, VersionAndHelp) {
   const Ran version = run("--version");

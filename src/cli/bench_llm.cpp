@@ -82,7 +82,7 @@ double weight_bytes_per_step(const llm::Model& model, std::int64_t sequences) {
 
 // Where the time of one step of all sequences goes. Its kernels are started and timed one by one, which takes
 // longer than the replay of the whole that is measured.
-void profile_step(const std::vector<llm::Session*>& sessions, const std::string& file) {
+void profile_step(const std::vector<llm::Session*>& sessions) {
   const Config before = hearth::config();
   Config profiled = before;
   profiled.enable_profiling = true;
@@ -91,7 +91,6 @@ void profile_step(const std::vector<llm::Session*>& sessions, const std::string&
   llm::Session::feed_together(sessions, std::vector<std::vector<TokenId>>(sessions.size(), {0}));
   set_config(before);
   fmt::print(stderr, "{}", profile_table());
-  write_profile_trace(file);
 }
 
 // Nothing where it was interrupted.
@@ -124,7 +123,7 @@ std::optional<Row> measure(const llm::Model& model, std::int64_t length, const B
   }
   if (!options.profile.empty()) {
     for (llm::Session& session : sessions) session.truncate(length);
-    profile_step(all, options.profile);
+    profile_step(all);
   }
   // Of the cache, pages that are not full are not read.
   const double cached_token =
@@ -210,6 +209,7 @@ int bench(const BenchOptions& options) {
   bar.clear();
   if (interrupt.requested()) return interrupted;
   (options.json ? print_json : print_table)(model, rows, bandwidth);
+  if (!options.profile.empty()) write_profile_trace(options.profile);  // of the last length
   return success;
 }
 
@@ -248,7 +248,7 @@ void add_bench(CLI::App& app, Action& action) {
       ->capture_default_str();
   command
       ->add_option("--profile", options->profile,
-                   "Show where the time of a step goes, and write it to a file for chrome://tracing")
+                   "Show where the time of a step goes, and write the last to a file for chrome://tracing")
       ->type_name("FILE");
   command->add_flag("--json", options->json, "Print the figures as JSON");
   command->callback([options, &action] { action = [options] { return bench(*options); }; });

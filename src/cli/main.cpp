@@ -1,6 +1,7 @@
 // The `hearth` command: parses the command line and runs one subcommand.
 #include <fmt/format.h>
 
+#include <cstdio>
 #include <exception>
 #include <new>
 
@@ -44,7 +45,10 @@ int main(int argc, char** argv) {
     return app.exit(error) == 0 ? cli::success : cli::usage_error;
   }
   try {
-    return action();
+    const int status = action();
+    // Into a file on a full disk, say: what was written counts, not what was tried.
+    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
+    fmt::print(stderr, "hearth: error: not everything could be written to standard output\n");
   } catch (const std::bad_alloc&) {
     fmt::print(stderr, "hearth: error: out of memory\n");
   } catch (const std::exception& error) {

@@ -169,9 +169,7 @@ class NormalisationKernel final : public Kernel {
     if (packets <= wave * most && !(few_rows && packets > 2 * wave)) {
       division.lanes = std::bit_ceil(static_cast<std::uint32_t>(std::min(packets, wave)));
     } else {
-      // Of 16 bits a row is short: with fewer waves it spends less on bringing their totals together.
-      const bool short_rows = dtype_size(dtype_) == 2 && !few_rows && packets <= 128 * most;
-      division.threads = short_rows ? 128 : packets <= 256 * most ? 256 : most_threads;
+      division.threads = packets <= 256 * most ? 256 : most_threads;
       division.lanes = division.threads;
     }
     if (const auto each = (packets + division.lanes - 1) / division.lanes; each <= most) {

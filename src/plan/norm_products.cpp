@@ -1,7 +1,6 @@
 // One pass to see who reads what, one over the norms.
 #include "plan/norm_products.h"
 
-#include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
 
