@@ -207,6 +207,82 @@ TEST_F(CachedAttention, OneQuery) {
   check({1, 1, 8, 8, 4}, {{0}}, {{0, 0}}, DType::f32, 0, 0, 1e-5);
 }
 
+// A product of queries, keys and values, rope of the first two and rows of a cache: a GPU has one step for
+// that.
+TEST(StoredHeads, AreThoseOfSeparateSteps) {
+  constexpr std::int64_t heads = 4, groups = 2, depth = 256, slots = 12;
+  for (const Device device : tested_devices())
+    for (const DType format : {DType::q8_0, DType::q4_k, DType::bf16})
+      for (const std::int64_t size : {16, 40})
+        for (const std::int64_t rows : {1, 3, 8})
+          for (const bool interleaved : {false, true}) {
+            SCOPED_TRACE(to_string(device) + " " + std::string(dtype_name(format)) + " " +
+                         std::to_string(rows) + " x " + std::to_string(size) + (interleaved ? " pairs" : ""));
+            const DeviceScope here(device);
+            manual_seed(51);
+            const std::int64_t columns = (heads + 2 * groups) * size;
+            const Tensor numbers = randn({columns, depth}) * 0.1;
+            const Tensor w = (is_quantised(format) ? quantise(numbers, format) : numbers.to(format)).eval();
+            const Tensor x = randn({rows, depth}).eval(), scale = (1.0 + randn({depth}) * 0.1).eval();
+            const DType cached = rows == 3 ? DType::f32 : DType::f16;
+            const Tensor keys = randn({slots, groups, size}).to(cached).eval(),
+                         values = randn({slots, groups, size}).to(cached).eval();
+            // One of the rows is not stored.
+            const Tensor to = where(arange(rows) == 1, -1, arange(rows) + 2).to(DType::i64).eval();
+            const Tensor positions = (arange(rows) + 2).to(DType::i64).eval();
+            const Tensor frequencies = pow(full({size / 2}, 0.5), arange(size / 2)).to(DType::f64).eval();
+            const Tensor sequences = zeros({rows}, DType::i64).eval(),
+                         table = arange(slots).reshape({1, slots}).to(DType::i64).eval();
+            const auto run = [&](bool alone) {
+              const auto step = [&](const Tensor& one) { return alone ? one.eval() : one; };
+              const Tensor all = step(quantised_matmul(step(rms_norm(x, scale, 1e-5)), w));
+              const Tensor both =
+                  narrow(all, 1, 0, (heads + groups) * size).reshape({rows, heads + groups, size});
+              const Tensor turned =
+                  step(rope(both.transpose(0, 1), positions, frequencies, interleaved)).transpose(0, 1);
+              const Tensor v =
+                  narrow(all, 1, (heads + groups) * size, groups * size).reshape({rows, groups, size});
+              const Tensor k = step(store_rows(keys, to, narrow(turned, 1, heads, groups))),
+                           more = step(store_rows(values, to, v));
+              const Tensor seen = cached_attention(narrow(turned, 1, 0, heads), k, more, sequences, positions,
+                                                   table, {.scale = 0.2});
+              eval({seen, k, more});
+              return std::vector<Tensor>{seen, k, more};
+            };
+            const auto expected = run(true), found = run(false);
+            const bool joins =
+                device.kind == DeviceKind::cuda || (device.kind == DeviceKind::rocm && is_quantised(format));
+            if (joins) {
+              EXPECT_EQ(last_plan_stats().steps, 2u);
+            }
+            for (std::size_t i = 0; i < found.size(); ++i) {
+              const auto a = found[i].to(DType::f32).to_vector<float>(),
+                         b = expected[i].to(DType::f32).to_vector<float>();
+              for (std::size_t e = 0; e < a.size(); ++e) ASSERT_NEAR(a[e], b[e], 5e-3) << i << " " << e;
+            }
+          }
+}
+
+TEST(StoredHeads, OfSlotsOutOfRangeAreAnError) {
+  for (const Device device : tested_devices()) {
+    const DeviceScope here(device);
+    const Tensor x = ones({1, 256}), w = quantise(ones({64, 256}), DType::q8_0);
+    const Tensor all = quantised_matmul(x, w), positions = zeros({1}, DType::i64);
+    const Tensor both = narrow(all, 1, 0, 48).reshape({1, 3, 16});
+    const Tensor turned = rope(both.transpose(0, 1), positions).transpose(0, 1);
+    const Tensor to = full({1}, 9, DType::i64), cache = zeros({4, 1, 16}, DType::f16);
+    const Tensor k = store_rows(cache, to, narrow(turned, 1, 2, 1)),
+                 v = store_rows(cache, to, narrow(all, 1, 48, 16).reshape({1, 1, 16}));
+    const Tensor q = narrow(turned, 1, 0, 2) * 2.0;
+    EXPECT_THROW(
+        {
+          eval({k, v, q});
+          synchronize(device);
+        },
+        IndexError);
+  }
+}
+
 TEST_F(CachedAttention, HeadsThatAreNotAligned) {
   for (const std::int64_t features : {1, 7, 12, 20})
     for (const DType dtype : {DType::f32, DType::f16})

@@ -1,6 +1,6 @@
-// Products with quantised weights, against a copy. Of a product with one row or a few, the time is that of
-// reading the weights; several matrices take turns, so that none is in a cache when its turn comes. The sizes
-// are those of Llama 3 8B.
+// Products with quantised weights and with weights in 16 bits, against a copy. Of a product with one row or a
+// few, the time is that of reading the weights; several matrices take turns, so that none is in a cache when
+// its turn comes. The sizes are those of Llama 3 8B.
 #include <fmt/format.h>
 
 #include "gpu_bench.h"
@@ -16,7 +16,8 @@ extern "C" __global__ void copy(Vector* to, const Vector* from, unsigned long lo
 })";
 
 // Blocks of random bytes with small scales: what they are does not matter to the time.
-Tensor some_blocks(const Shape& shape, DType format) {
+Tensor some_weights(const Shape& shape, DType format) {
+  if (!is_quantised(format)) return randn(shape).to(format).eval();
   std::vector<std::byte> bytes(static_cast<std::size_t>(storage_bytes(format, element_count(shape))));
   std::uint32_t state = 1;
   for (std::byte& byte : bytes) byte = static_cast<std::byte>((state = state * 1664525u + 1013904223u) >> 26);
@@ -41,19 +42,19 @@ void gpu_quantised(Report& report, const GpuOptions& options) {
   const std::vector<Size> sizes =
       options.quick ? std::vector<Size>{{64, 256}}
                     : std::vector<Size>{{4096, 4096}, {14336, 4096}, {4096, 14336}, {128256, 4096}};
-  for (const DType format : {DType::q8_0, DType::q4_0, DType::q4_k, DType::q6_k})
+  for (const DType format : {DType::bf16, DType::q8_0, DType::q4_0, DType::q4_k, DType::q6_k})
     for (const Size& size : sizes) {
       const double bytes = static_cast<double>(storage_bytes(format, size.columns * size.depth));
       const int matrices = options.quick ? 2 : static_cast<int>(3e8 / bytes) + 1;
       std::vector<Tensor> weights;
-      for (int i = 0; i < matrices; ++i) weights.push_back(some_blocks({size.columns, size.depth}, format));
+      for (int i = 0; i < matrices; ++i) weights.push_back(some_weights({size.columns, size.depth}, format));
       for (const std::int64_t rows : {1, 4, 8, 16, 64, 128, 512}) {
         Compiled multiply_all = compile([&](const std::vector<Tensor>& in) {
           std::vector<Tensor> results;
-          for (const Tensor& weight : weights) results.push_back(linear(in[0], weight));
+          for (const Tensor& weight : weights) results.push_back(quantised_matmul(in[0], weight));
           return results;
         });
-        const Tensor x = randn({rows, size.depth}).to(DType::f16).eval();
+        const Tensor x = randn({rows, size.depth}).eval();
         const auto times = device_medians(device, {copy_once, [&] { multiply_all({x}); }}, options.quick);
         const double copied = 2.0 * static_cast<double>(elements) / times[0];
         const double seconds = times[1] / matrices;
@@ -61,7 +62,7 @@ void gpu_quantised(Report& report, const GpuOptions& options) {
             fmt::format("{} x {} x {}, {}", rows, size.columns, size.depth, dtype_name(format));
         if (rows <= 8)
           report.add({"quantised", name, bytes / seconds * 1e-9, "GB/s", bytes / seconds / copied, "copy",
-                      rows == 1 ? 0.85 : -1});
+                      rows == 1 && is_quantised(format) ? 0.85 : -1});
         else
           report.add({"quantised", name,
                       2.0 * static_cast<double>(rows * size.columns * size.depth) / seconds * 1e-12,

@@ -112,6 +112,15 @@ class Backend {
     return false;
   }
 
+  // True iff the step of a product can go on as StoredHeads says; `store` has a part for keys and one for
+  // values.
+  virtual bool stores_heads(const Step& product, const Step& store, const StoredHeads& heads) const {
+    (void)product;
+    (void)store;
+    (void)heads;
+    return false;
+  }
+
   // How many small elementwise steps or store_rows like this one can be parts of one step.
   virtual std::size_t most_parts(const Step& step) const {
     (void)step;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "graph/attributes.h"
@@ -44,6 +45,16 @@ struct Expression {
   }
 };
 
+// A product whose columns are heads of queries, then of keys, then of values: the first two go through rope;
+// keys and values become rows of a cache. Inputs 2.. are the rope's positions (and frequencies), a cache and
+// the slots of the rows for keys and for values. Outputs: (heads + groups, n, size) as the rope has it, of
+// which only the queries are written, and the two caches.
+struct StoredHeads {
+  RopeAttributes rope;
+  std::int64_t heads = 0, groups = 0, size = 0;  // heads of queries; of keys, and of values; features of each
+  std::size_t keys = 0, values = 0;              // inputs: the caches; slots are behind them
+};
+
 // One kernel's worth of work.
 //
 //   elementwise  for every index of `domain`: evaluate the expression, store outputs[k]. Inputs are laid out
@@ -58,7 +69,9 @@ struct Expression {
 //                over `domain`, the result's shape. A matmul with `halves`: inputs 0 and 1 of the
 //                expression are the left and the right half of the product's columns, inputs 2.. the
 //                remaining ones, and `domain` is the shape of a half.
-//   quantised_matmul      likewise, and of a norm of x where Backend::takes_norm() said so.
+//   quantised_matmul      likewise, and of a norm of x where Backend::takes_norm() said so. Or, if `stored`,
+//   what
+//                becomes of queries, keys and values: see StoredHeads.
 //   layer_norm, rms_norm  the operation; the result is that of the expression's cast where it has one.
 //   others       the operation `op` itself.
 //
@@ -74,6 +87,8 @@ struct Step {
   std::vector<Layout> outputs;
   Expression expression;
   bool halves = false;
+  std::optional<StoredHeads> stored;
+  std::uint32_t steady = 0;  // a bit for each input that is a leaf which no step of the plan writes to
 };
 
 struct KernelArguments {

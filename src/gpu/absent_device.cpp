@@ -37,6 +37,7 @@ Driver make_driver(DeviceKind kind) {
     std::memset(host, 0, bytes);
     return 0;
   };
+  call.fill_bytes = [](void*, unsigned char, std::size_t, StreamHandle) { return 0; };
   call.stream_create = [](StreamHandle*, unsigned) { return 0; };
   call.stream_query = [](StreamHandle) { return 0; };
   call.stream_wait = [](StreamHandle, EventHandle, unsigned) { return 0; };

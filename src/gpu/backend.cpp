@@ -6,6 +6,7 @@
 #include "base/config_listeners.h"
 #include "gpu/backends.h"
 #include "gpu/block_planes.h"
+#include "gpu/block_product.h"
 #include "gpu/device.h"
 #include "gpu/event.h"
 #include "gpu/in_flight.h"
@@ -111,11 +112,14 @@ class GpuBackend final : public Backend {
   }
 
   bool fuses_halves(const Step& product) const override {
-    return product.op == Op::matmul ? halves_fit(gpu_, product) : quantised_halves_fit(product);
+    return product.op == Op::matmul ? halves_fit(gpu_, product) : few_rows_take_halves(gpu_, product);
   }
 
   bool takes_norm(const Step& product, const Step& norm) const override {
-    return quantised_matmul_takes_norm(product, norm);
+    return few_rows_take_norm(gpu_, product, norm);
+  }
+  bool stores_heads(const Step& product, const Step& store, const StoredHeads& heads) const override {
+    return few_rows_store_heads(gpu_, product, store, heads);
   }
   std::size_t most_parts(const Step& step) const override {
     return step.op == Op::store_rows ? most_stored_parts : most_batched_parts(step);

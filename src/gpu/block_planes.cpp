@@ -78,4 +78,10 @@ void planes_to_blocks(DType format, const std::byte* planes, std::byte* blocks, 
   });
 }
 
+std::vector<std::size_t> plane_sizes(DType format) {
+  std::vector<std::size_t> sizes;
+  for (const Part& part : parts_of(format)) sizes.push_back(part.size);
+  return sizes;
+}
+
 }  // namespace hearth::gpu

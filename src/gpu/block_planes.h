@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <vector>
 
 #include "hearth/dtype.h"
 
@@ -12,5 +13,8 @@ namespace hearth::gpu {
 // `bytes` of whole blocks, as in a file, to planes and back.
 void blocks_to_planes(DType format, const std::byte* blocks, std::byte* planes, std::size_t bytes);
 void planes_to_blocks(DType format, const std::byte* planes, std::byte* blocks, std::size_t bytes);
+
+// Bytes of a block in each plane.
+std::vector<std::size_t> plane_sizes(DType format);
 
 }  // namespace hearth::gpu

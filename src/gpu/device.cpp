@@ -268,6 +268,20 @@ GraphHandle GpuDevice::capture(const ForeignWork& work) const {
   return graph;
 }
 
+std::uint32_t* GpuDevice::arrivals(std::size_t count) {
+  constexpr std::size_t most = 1 << 14;
+  if (count > most)
+    throw KernelError(fmt::format("{} blocks cannot count each other; at most {}", count, most));
+  const std::lock_guard lock(mutex_);
+  if (!arrivals_) {
+    auto numbers = pool_->allocate(most * sizeof(std::uint32_t));
+    use();
+    check(driver_.call.fill_bytes(numbers->data, 0, most * sizeof(std::uint32_t), stream_), "filling memory");
+    arrivals_ = std::move(numbers);
+  }
+  return static_cast<std::uint32_t*>(arrivals_->data);
+}
+
 unsigned GpuDevice::grid_for(std::uint64_t items, unsigned per_block) const {
   const std::uint64_t needed = (items + per_block - 1) / per_block;
   const std::uint64_t resident = static_cast<std::uint64_t>(compute_units()) * 16;

@@ -62,6 +62,7 @@ struct LaunchShape {
   unsigned threads = 256;        // per block
   unsigned shared = 0;           // bytes of shared memory besides what the kernel declares
   unsigned threads_y = 1, threads_z = 1;
+  bool spreads = false;  // a block for each compute unit: started early, they might share some
   bool operator==(const LaunchShape&) const = default;
 };
 
@@ -125,6 +126,10 @@ class GpuDevice {
   // Memory of the host for kernels that meet such an index: kernels/indexing.h says what they store.
   std::uint64_t* fault() const { return fault_; }
 
+  // Numbers that are zero whenever a kernel begins: blocks count in them how many have arrived
+  // (last_to_arrive() in kernels/gpu.h). At most `count`; kernels of stream() share them.
+  std::uint32_t* arrivals(std::size_t count);
+
   // The function `name` of `source`, compiled and loaded on first use.
   Function function(const KernelSource& source, const std::string& name);
   void launch(const Function& function, const LaunchShape& shape, Arguments& arguments) const;
@@ -173,6 +178,7 @@ class GpuDevice {
   mutable std::string failure_;
   std::mutex mutex_;
   std::unordered_map<std::string, Function> functions_;  // by source text and name
+  std::shared_ptr<Buffer> arrivals_;
 };
 
 template <class MakeSource>

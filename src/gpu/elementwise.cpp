@@ -302,6 +302,17 @@ class ElementwiseKernel final : public Kernel {
 
 }  // namespace
 
+std::unique_ptr<Kernel> make_copy(GpuDevice& device, const Layout& x) {
+  Step copy;
+  copy.op = Op::copy;
+  copy.domain = x.shape;
+  copy.inputs = {x};
+  copy.outputs = {{x.dtype, x.shape, contiguous_strides(x.shape)}};
+  copy.expression.inputs = {x.dtype};
+  copy.expression.outputs = {0};
+  return make_elementwise(device, copy);
+}
+
 std::unique_ptr<Kernel> make_elementwise(GpuDevice& device, const Step& step) {
   return std::make_unique<ElementwiseKernel>(device, step);
 }

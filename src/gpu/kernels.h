@@ -9,6 +9,7 @@
 namespace hearth::gpu {
 
 std::unique_ptr<Kernel> make_elementwise(GpuDevice& device, const Step& step);  // copy with an expression
+std::unique_ptr<Kernel> make_copy(GpuDevice& device, const Layout& x);          // to dense memory
 std::unique_ptr<Kernel> make_batched_elementwise(GpuDevice& device, const Step& step);  // with parts
 std::size_t most_batched_parts(const Step& step);
 std::unique_ptr<Kernel> make_reduction(GpuDevice& device, const Step& step);      // sum prod max min all any
@@ -24,8 +25,6 @@ std::unique_ptr<Kernel> make_rope(GpuDevice& device, const Step& step);
 std::unique_ptr<Kernel> make_cross_entropy(GpuDevice& device, const Step& step);  // and its gradient
 std::unique_ptr<Kernel> make_quantised(GpuDevice& device, const Step& step);      // and copies of blocks
 std::unique_ptr<Kernel> make_quantised_matmul(GpuDevice& device, const Step& step);
-bool quantised_halves_fit(const Step& product);                           // Backend::fuses_halves
-bool quantised_matmul_takes_norm(const Step& product, const Step& norm);  // Backend::takes_norm
 std::unique_ptr<Kernel> make_expert_matmul(GpuDevice& device, const Step& step);
 std::unique_ptr<Kernel> make_random(GpuDevice& device, const Step& step);
 std::unique_ptr<Kernel> make_store_rows(GpuDevice& device, const Step& step);

@@ -17,20 +17,9 @@ namespace hearth::gpu {
 
 namespace {
 
-constexpr unsigned threads = 256, combining_threads = 512;
+constexpr unsigned threads = 256;
 
 // ---- store_rows
-
-Step copy_of(const Layout& x) {
-  Step copy;
-  copy.op = Op::copy;
-  copy.domain = x.shape;
-  copy.inputs = {x};
-  copy.outputs = {{x.dtype, x.shape, contiguous_strides(x.shape)}};
-  copy.expression.inputs = {x.dtype};
-  copy.expression.outputs = {0};
-  return copy;
-}
 
 // As kernels/key_value_cache.h has it.
 struct StorePart {
@@ -63,7 +52,7 @@ class StoreRowsKernel final : public Kernel {
  public:
   StoreRowsKernel(GpuDevice& device, const Step& step)
       : device_(device),
-        copy_(make_elementwise(device, copy_of(step.inputs[0]))),
+        copy_(make_copy(device, step.inputs[0])),
         from_(step.inputs[2].dtype),
         to_(step.inputs[0].dtype),
         rows_(step.inputs[0].shape[0]),
@@ -195,7 +184,6 @@ class CachedAttentionKernel final : public Kernel {
     shape_.splits = static_cast<int>(
         std::clamp<std::int64_t>(std::min(wanted, capacity / least_keys), 1, most_attention_splits));
     attend_ = device.function({"cached_attention", text(step), {}, scaled_ ? 8u : 16u}, "cached_attention");
-    if (shape_.splits > 1) combine_ = device.function({"cached_attention", text(step), {}}, "combine_splits");
   }
 
   std::size_t scratch_bytes() const override {
@@ -208,35 +196,26 @@ class CachedAttentionKernel final : public Kernel {
   void run(const KernelArguments& arguments) const override {
     if (blocks_ == 0) return;
     void* const* in = arguments.inputs;
-    void* const partial = shape_.splits > 1 ? arguments.scratch : nullptr;
+    const bool split = shape_.splits > 1;
     device_.launch(attend_, {.x = static_cast<unsigned>(blocks_ * shape_.splits), .threads = threads}, shape_,
                    in[0], in[1], in[2], scaled_ ? in[6] : nullptr, scaled_ ? in[7] : nullptr, in[3], in[4],
-                   in[5], arguments.outputs[0], partial,
+                   in[5], arguments.outputs[0], split ? arguments.scratch : nullptr,
+                   split ? device_.arrivals(static_cast<std::size_t>(blocks_)) : nullptr,
                    Fault{device_.fault(), static_cast<std::uint64_t>(Op::cached_attention)});
-    if (shape_.splits == 1) return;
-    device_.launch(combine_,
-                   {.x = static_cast<unsigned>(shape_.queries * shape_.heads), .threads = combining_threads},
-                   shape_, in[4], partial, arguments.outputs[0]);
   }
 
  private:
   std::string text(const Step& step) const {
     const std::string_view q = storage_type(step.inputs[0].dtype), cache = storage_type(step.inputs[1].dtype);
-    const unsigned features = std::bit_ceil(static_cast<unsigned>(shape_.features));
     return fmt::format(
         "#include \"key_value_cache.h\"\n"
         "KERNEL_OF(256) void cached_attention(CachedAttentionShape shape, const {0}* q, const {1}* keys,\n"
         "    const {1}* values, const f16* key_scales, const f16* value_scales, const i64* sequences,\n"
-        "    const i64* positions, const i64* table, {0}* out, f32* partial, Fault fault) {{\n"
+        "    const i64* positions, const i64* table, {0}* out, f32* scratch, u32* arrived, Fault fault) {{\n"
         "  after_previous();\n"
-        "  cached::attend<{0}, {1}, {2}, {3}, {6}>(shape, q, keys, values, key_scales, value_scales,\n"
-        "      sequences, positions, table, out, partial, fault);\n}}\n"
-        "KERNEL_OF({4}) void combine_splits(CachedAttentionShape shape, const i64* positions,\n"
-        "    const f32* partial, {0}* out) {{\n"
-        "  after_previous();\n"
-        "  cached::combine<{0}, {4}, {5}>(shape, positions, partial, out);\n}}\n",
-        q, cache, heads_, shape_.features, combining_threads, combining_threads / features,
-        shape_.soft_cap > 0);
+        "  cached::attend<{0}, {1}, {2}, {3}, {4}>(shape, q, keys, values, key_scales, value_scales,\n"
+        "      sequences, positions, table, out, scratch, arrived, fault);\n}}\n",
+        q, cache, heads_, shape_.features, shape_.soft_cap > 0);
   }
 
   GpuDevice& device_;
@@ -244,7 +223,7 @@ class CachedAttentionKernel final : public Kernel {
   bool scaled_ = false;  // bytes, with scales
   int heads_ = 1;
   std::int64_t blocks_ = 0;
-  Function attend_, combine_;
+  Function attend_;
 };
 
 }  // namespace

@@ -1,198 +1,17 @@
-// Products with weights in blocks or in 16 bits: x (rows, depth) @ transposed(w (columns, depth)), with the
-// expression that follows.
+// Products with weights in blocks or in 16 bits, of many rows; those of few are in few_rows.cpp.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
-#include <optional>
 
+#include "gpu/block_product.h"
 #include "gpu/gemm_tiles.h"
-#include "gpu/kernel_arguments.h"
 #include "gpu/matmul.h"
-#include "gpu/matmul_kernel.h"
 #include "hearth/error.h"
 
 namespace hearth::gpu {
 namespace {
-
-constexpr unsigned threads = 256;
-constexpr std::int64_t few_rows = 8;
-constexpr unsigned few_threads = 512;
-constexpr std::size_t rounding_bytes = 8;
-
-// The step as matmul has it, with the weights turned round.
-Step as_matmul(const Step& step) {
-  Step turned = step;
-  turned.op = Op::matmul;
-  Layout& weight = turned.inputs[1];
-  std::swap(weight.shape[0], weight.shape[1]);
-  std::swap(weight.strides[0], weight.strides[1]);
-  return turned;
-}
-
-// The norm that a step's x goes through first, if it does; the step without it.
-const NormAttributes* norm_of(const Step& step) { return std::get_if<NormAttributes>(&step.attributes); }
-Step without_norm(const Step& step) {
-  Step plain = step;
-  if (norm_of(step) == nullptr) return plain;
-  plain.inputs.pop_back();
-  plain.attributes = {};
-  return plain;
-}
-
-// What the kernels for blocks share.
-class BlockProduct : public MatmulKernel {
- protected:
-  BlockProduct(GpuDevice& device, const Step& step)
-      : MatmulKernel(device, as_matmul(without_norm(step))),
-        format_(step.inputs[1].dtype),
-        finish_(product_),
-        blocks_(static_cast<std::uint64_t>(element_count(step.inputs[1].shape) / block_elements(format_))) {}
-
-  std::string kernel_text(std::string_view body, std::string_view header = "quantised.h") const {
-    return fmt::format("{}#include \"{}\"\nusing namespace quantised;\n{}{}", matmul_beginning(product_),
-                       header, finish_.structure, body);
-  }
-  Blocks weights(const KernelArguments& arguments) const { return {arguments.inputs[1], blocks_}; }
-
-  DType format_;
-  FinishText finish_;
-
- private:
-  std::uint64_t blocks_;
-};
-
-// ---- few rows, as bytes
-
-// Formats whose pairs take many registers.
-bool heavy(DType format) { return format == DType::q3_k || format == DType::q5_k || format == DType::q6_k; }
-
-// Of x as bytes, and a Rounding for each 32 or 16.
-std::size_t rounded_bytes(DType format, std::int64_t rows, std::int64_t depth) {
-  const std::int64_t each = block_elements(format) == 32 ? 32 : 16;
-  return static_cast<std::size_t>(rows * depth / each) * (static_cast<std::size_t>(each) + rounding_bytes);
-}
-bool rounds_in_block(DType format, std::int64_t rows, std::int64_t depth) {
-  constexpr std::size_t most_shared = 40 << 10;
-  return rounded_bytes(format, rows, depth) <= most_shared;
-}
-
-// How the work is divided.
-struct FewTile {
-  int rows = 1, columns = 2, ahead = 2;
-  bool rounds_in_block = true;  // each block rounds x for itself, into shared memory
-};
-
-class FewRowsKernel final : public BlockProduct {
- public:
-  FewRowsKernel(GpuDevice& device, const Step& step)
-      : BlockProduct(device, step), inputs_(step.inputs.size()) {
-    if (const NormAttributes* norm = norm_of(step)) epsilon_ = static_cast<float>(norm->epsilon);
-    tile_.rows = static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(shape_.rows)));
-    if (heavy(format_)) tile_.columns = 1;
-    if (tile_.rows == few_rows || (tile_.rows >= 4 && block_elements(format_) == 256)) tile_.ahead = 1;
-    tile_.rounds_in_block = rounds_in_block(format_, shape_.rows, shape_.depth);
-    // Blocks stay, so that x is rounded as seldom as can be; two of them on AMD's compute units, which have
-    // registers for both.
-    const auto waves = few_threads / static_cast<unsigned>(device.wave_size());
-    const auto most_blocks =
-        static_cast<std::int64_t>(device.compute_units()) * (device.target().amd ? 2 : 1);
-    const int side = product_.halves ? 1 : tile_.columns;  // results of a wave at a time, side by side
-    while (parts_ < waves && shape_.columns / side * parts_ < most_blocks * waves / 2 &&
-           static_cast<std::int64_t>(parts_) * device.wave_size() * tile_.ahead < shape_.depth / 32)
-      parts_ *= 2;
-    const std::int64_t each = static_cast<std::int64_t>(waves / parts_) * side;
-    grid_ = static_cast<unsigned>(std::min<std::int64_t>((shape_.columns + each - 1) / each, most_blocks));
-    multiply_ = device.function({"quantised_matmul", text(), {}, 16}, "multiply_blocks");
-    if (!tile_.rounds_in_block)
-      round_ = device.function({"quantised_matmul", text(), {}}, "round_activations");
-  }
-
-  std::size_t scratch_bytes() const override { return tile_.rounds_in_block ? 0 : rounded_bytes(); }
-
-  void run(const KernelArguments& arguments) const override {
-    const auto rows = static_cast<std::uint32_t>(shape_.rows),
-               columns = static_cast<std::uint32_t>(shape_.columns),
-               depth = static_cast<std::uint32_t>(shape_.depth);
-    Arguments values;
-    std::vector<Constant> constants;
-    const Blocks blocks = weights(arguments);
-    void* const roundings = static_cast<char*>(arguments.scratch) + shape_.rows * shape_.depth;
-    LaunchShape launch{.x = grid_, .threads = few_threads};
-    values.add(blocks);
-    if (tile_.rounds_in_block) {
-      launch.shared = static_cast<unsigned>(rounded_bytes());
-      values.add(arguments.inputs[0]);
-      values.add(shape_.a_row);
-      values.add(shape_.a_k);
-      if (epsilon_) {
-        values.add(arguments.inputs[inputs_ - 1]);
-        values.add(*epsilon_);
-      }
-    } else {
-      const auto quads = static_cast<std::uint64_t>(shape_.rows * shape_.depth / 4);
-      device_.launch(round_, {.x = device_.grid_for(quads, threads), .threads = threads}, arguments.inputs[0],
-                     shape_.a_row, shape_.a_k, arguments.scratch, roundings, rows, depth);
-      values.add(arguments.scratch);
-      values.add(roundings);
-    }
-    values.add(rows);
-    values.add(columns);
-    values.add(depth);
-    values.add(parts_);
-    add_finish(values, arguments, constants);
-    device_.launch(multiply_, launch, values);
-  }
-
- private:
-  std::size_t rounded_bytes() const { return hearth::gpu::rounded_bytes(format_, shape_.rows, shape_.depth); }
-
-  std::string text() const {
-    const std::string_view type = storage_type(product_.a.dtype), format = dtype_name(format_);
-    const std::string work = fmt::format(
-        "  const FewRows<quantised::{}, {}, {}, {}, {}, {}> work(blocks, rows, columns, depth, parts);\n"
-        "  const Finish finish{{GemmStack{{}}, rows, columns{}}};\n",
-        format, tile_.rows, tile_.columns, product_.halves, tile_.ahead, few_threads, finish_.members);
-    if (tile_.rounds_in_block)
-      return kernel_text(fmt::format(
-          "KERNEL_OF({0}) void multiply_blocks(Blocks blocks, const {1}* x, i64 row_stride, i64 k_stride,\n"
-          "    {5}u32 rows, u32 columns, u32 depth, u32 parts{4}) {{\n"
-          "{2}  work.bring_near();\n{8}  after_previous();\n"
-          "  u8* q = launched_shared<u8>();\n"
-          "  Rounding* roundings = reinterpret_cast<Rounding*>(q + rows * depth);\n"
-          "  multiply_few(work, q, roundings, finish, [&] {{\n"
-          "    const Operand<{1}> operand{{x, row_stride, k_stride, rows, depth}};\n{6}"
-          "    round_rows<quantised::{3}>(operand, {7}, q, roundings, threadIdx.x, blockDim.x);\n"
-          "    barrier();\n  }});\n}}\n",
-          few_threads, type, work, format, finish_.parameters,
-          epsilon_ ? "const f32* norm_weight, f32 epsilon, " : "",
-          epsilon_ ? fmt::format("    __shared__ f32 factors[{}];\n"
-                                 "    norm_factors(operand, epsilon, factors);\n",
-                                 tile_.rows)
-                   : "",
-          epsilon_ ? "Normed{norm_weight, factors}" : "AsItIs{}",
-          epsilon_ ? "  if (threadIdx.x * 32 < depth) bring_near(norm_weight + threadIdx.x * 32);\n" : ""));
-    return kernel_text(fmt::format(
-        "KERNEL void round_activations(const {1}* x, i64 row_stride, i64 k_stride, u8* q, Rounding* "
-        "roundings,\n"
-        "    u32 rows, u32 depth) {{\n  after_previous();\n"
-        "  round_rows<quantised::{3}>(Operand<{1}>{{x, row_stride, k_stride, rows, depth}}, AsItIs{{}}, q,\n"
-        "      roundings, (u32)global_thread(), (u32)global_threads());\n}}\n"
-        "KERNEL_OF({0}) void multiply_blocks(Blocks blocks, const u8* q, const Rounding* roundings,\n"
-        "    u32 rows, u32 columns, u32 depth, u32 parts{4}) {{\n{2}"
-        "  work.bring_near();\n  after_previous();\n"
-        "  multiply_few(work, q, roundings, finish, [] {{}});\n}}\n",
-        few_threads, type, work, format, finish_.parameters));
-  }
-
-  std::size_t inputs_;
-  std::optional<float> epsilon_;  // of the norm, where x goes through one
-  FewTile tile_;
-  unsigned parts_ = 1, grid_ = 1;
-  Function multiply_, round_;
-};
 
 // ---- more rows, in tiles, through f16
 
@@ -471,19 +290,6 @@ std::int64_t most_strip_rows(const Target& target) {
 
 }  // namespace
 
-bool quantised_halves_fit(const Step& product) {
-  const Layout &x = product.inputs[0], &weight = product.inputs[1];
-  return is_quantised(weight.dtype) && !heavy(weight.dtype) && x.shape[0] <= few_rows && x.shape[1] > 0;
-}
-
-bool quantised_matmul_takes_norm(const Step& product, const Step& norm) {
-  if (product.op != Op::quantised_matmul || norm_of(product) != nullptr) return false;
-  const Layout &x = product.inputs[0], &weight = product.inputs[1];
-  return is_quantised(weight.dtype) && x.shape[0] > 0 && x.shape[0] <= few_rows && x.shape[1] > 0 &&
-         rounds_in_block(weight.dtype, x.shape[0], x.shape[1]) && norm.inputs[0].dtype == x.dtype &&
-         norm.inputs[1].dtype == DType::f32 && norm.inputs[1].contiguous();
-}
-
 std::unique_ptr<Kernel> make_quantised_matmul(GpuDevice& device, const Step& step) {
   const Layout &x = step.inputs[0], &weight = step.inputs[1];
   const std::int64_t rows = x.shape[0], columns = weight.shape[0], depth = x.shape[1];
@@ -491,9 +297,9 @@ std::unique_ptr<Kernel> make_quantised_matmul(GpuDevice& device, const Step& ste
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max() / few_rows;
   if (std::max({rows, columns, depth}) > most)
     throw KernelError(fmt::format("[quantised_matmul] {} x {} x {} is too large", rows, columns, depth));
+  if (auto few = make_few_rows(device, step)) return few;
   if (!is_quantised(weight.dtype)) return make_half_product(device, step);
   if (depth == 0) return std::make_unique<ConvertedProduct>(device, step, DType::f32);
-  if (rows <= few_rows) return std::make_unique<FewRowsKernel>(device, step);
   if (rows <= most_strip_rows(device.target())) return std::make_unique<StripRowsKernel>(device, step);
   // Where the matrix unit has a copy engine to feed it, weights that become numbers on their way would only
   // keep it waiting.

@@ -101,11 +101,19 @@ class GraphReplay final : public Replay {
     GraphHandle graph_;
   };
 
-  int add_node(const Launch& launch, GraphNodeHandle& node, GraphNodeHandle last, bool last_is_kernel) const {
+  // Blocks that are to spread over the device find the same room on each compute unit when the kernel before
+  // them is spread out likewise, or when it has ended.
+  static bool may_start_early(const Launch& launch, const Launch* last) {
+    if (!launch.starts_early || last == nullptr || last->work) return false;
+    return !launch.shape.spreads || last->shape.spreads;
+  }
+
+  int add_node(const Launch& launch, GraphNodeHandle& node, GraphNodeHandle last,
+               const Launch* last_launch) const {
     const DriverTable& call = device_.driver().call;
     const std::size_t count = last != nullptr ? 1 : 0;
     if (launch.work) return call.graph_add_child(&node, graph_, &last, count, Child(device_, launch).graph());
-    const bool early = launch.starts_early && last_is_kernel && call.graph_follow_early != nullptr;
+    const bool early = may_start_early(launch, last_launch) && call.graph_follow_early != nullptr;
     const int code = with_node(launch, [&](const KernelNode& parameters) {
       return call.graph_add_kernel(&node, graph_, &last, early ? 0 : count, parameters);
     });
@@ -134,16 +142,16 @@ class GraphReplay final : public Replay {
     const DriverTable& call = device_.driver().call;
     device_.check(call.graph_create(&graph_, 0), "making a graph");
     GraphNodeHandle last = nullptr;
-    bool last_is_kernel = false;
+    const Launch* last_launch = nullptr;  // in a vector that moves as a whole
     for (const StepRun& run : steps) {
       RecordedStep step;
       step.remember(run);
       step.launches = record(run);
       for (const Launch& launch : step.launches) {
         GraphNodeHandle node = nullptr;
-        device_.check(add_node(launch, node, last, last_is_kernel), "adding to a graph");
+        device_.check(add_node(launch, node, last, last_launch), "adding to a graph");
         step.nodes.push_back(last = node);
-        last_is_kernel = !launch.work;
+        last_launch = &launch;
       }
       steps_.push_back(std::move(step));
     }

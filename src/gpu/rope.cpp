@@ -7,6 +7,7 @@
 #include "device/strided.h"
 #include "gpu/expression_kernel.h"
 #include "gpu/expression_source.h"
+#include "gpu/kernel_arguments.h"
 #include "gpu/kernels.h"
 #include "hearth/error.h"
 
@@ -14,16 +15,6 @@ namespace hearth::gpu {
 namespace {
 
 constexpr unsigned threads = 256;
-
-// As kernels/rope.h has it.
-struct RopeTurns {
-  const void* positions;
-  std::int64_t position_step;
-  const void* frequencies;
-  std::int64_t frequency_step;
-  double base, direction;
-  std::uint64_t half;
-};
 
 class RopeKernel final : public Kernel {
  public:

@@ -1,6 +1,9 @@
 // From a graph to a plan: steps (drafts.h), memory (places.h), kernels.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <unordered_set>
+
 #include "hearth/config.h"
 #include "plan/drafts.h"
 #include "plan/places.h"
@@ -16,12 +19,27 @@ std::string describe(const DraftStep& draft) {
     if (!text.empty()) text += ' ';
     text += op_name(instruction.op);
   }
+  if (draft.step.stored) text += " rope store_rows";
   if (!draft.step.parts.empty()) text += fmt::format(" of {} values", draft.step.parts.size());
   return fmt::format("{:<40} {} -> {} output{}", text, to_string(draft.step.domain), draft.outputs.size(),
                      draft.outputs.size() == 1 ? "" : "s");
 }
 
 using Kernels = std::vector<std::shared_ptr<const Kernel>>;
+
+// Leaves whose memory may become a result's are written to, all others only read.
+void mark_steady_inputs(const LinearGraph& graph, const std::vector<Replacement>& replacements,
+                        Drafts& drafts) {
+  std::unordered_set<const Node*> replaced;
+  for (const Replacement& replacement : replacements) replaced.insert(replacement.leaf);
+  for (DraftStep& draft : drafts.steps) {
+    const std::size_t count = std::min<std::size_t>(draft.inputs.size(), 32);
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::uint32_t root = draft.inputs[i].root;
+      if (graph.is_leaf(root) && !replaced.contains(graph.nodes[root])) draft.step.steady |= 1u << i;
+    }
+  }
+}
 
 Kernels prepare_kernels(const Drafts& drafts, Backend& backend) {
   Kernels kernels;
@@ -104,7 +122,8 @@ std::shared_ptr<const Plan> build_plan(const LinearGraph& graph, Backend& backen
   auto plan = std::make_shared<Plan>();
   plan->device = backend.info().device;
   plan->stats.nodes = graph.nodes.size();
-  const Drafts drafts = draft_steps(graph, backend, options);
+  Drafts drafts = draft_steps(graph, backend, options);
+  mark_steady_inputs(graph, replacements, drafts);
   Kernels kernels = prepare_kernels(drafts, backend);
   std::vector<std::size_t> scratch_bytes;
   for (const auto& kernel : kernels) scratch_bytes.push_back(kernel->scratch_bytes());

@@ -18,6 +18,7 @@
 #include "plan/fusion.h"
 #include "plan/halves.h"
 #include "plan/norm_products.h"
+#include "plan/stored_heads.h"
 
 namespace hearth {
 namespace {
@@ -37,6 +38,7 @@ class Drafter {
     if (options_.fuse) {
       drafts_.fused_nodes += join_norms(graph_, backend_, drafts_);
       drafts_.batched = batch_steps(graph_, backend_, drafts_.steps);
+      drafts_.fused_nodes += join_stored_heads(graph_, backend_, drafts_);
     }
     return std::move(drafts_);
   }

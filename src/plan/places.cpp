@@ -147,7 +147,10 @@ class Placer {
   bool may_overwrite(const DraftStep& draft, std::size_t i, std::size_t k,
                      const std::vector<std::uint32_t>& last_use, std::uint32_t step) const {
     constexpr std::size_t store_inputs = 3;
-    const bool stores = draft.step.op == Op::store_rows && i % store_inputs == 0 && i / store_inputs == k;
+    const auto& heads = draft.step.stored;
+    const bool stores =
+        heads ? (i == heads->keys && k == 1) || (i == heads->values && k == 2)
+              : draft.step.op == Op::store_rows && i % store_inputs == 0 && i / store_inputs == k;
     if ((draft.step.op != Op::copy && !stores) || last_use[draft.inputs[i].root] != step) return false;
     const Layout& input = draft.step.inputs[i];
     const Layout& output = draft.step.outputs[k];

@@ -9,6 +9,7 @@
 //   Pair, pair()        a pair as it lies in memory: to take it apart is to wait for it
 //   words(pair, half)   the q of one of its runs
 //   scales(pair, half)  that run's scale and offset
+//   pairs_share_scales  pairs 2 i and 2 i + 1 have the same
 //   zero                the q of 0, where there is one: the offset is a multiple of the scale then
 //   middle              of all q, where there is none
 #pragma once
@@ -62,6 +63,7 @@ struct Small {
   static constexpr int elements = 32;
   static constexpr u32 first_plane = 16;
   static constexpr u32 second_run = 1;
+  static constexpr bool pairs_share_scales = false;
 };
 
 struct q4_0 : Small {
@@ -218,7 +220,7 @@ struct q2_k {
   static constexpr int elements = 256;
   static constexpr u32 first_plane = 80;
   static constexpr u32 second_run = 2;
-  static constexpr bool has_offset = true;
+  static constexpr bool has_offset = true, pairs_share_scales = false;
   static constexpr int zero = 0, middle = 2;
   struct Pair {
     Packet<u32, 4> q;
@@ -244,7 +246,7 @@ struct q3_k {
   static constexpr int elements = 256;
   static constexpr u32 first_plane = 96;
   static constexpr u32 second_run = 2;
-  static constexpr bool has_offset = true;
+  static constexpr bool has_offset = true, pairs_share_scales = false;
   static constexpr int zero = 4;
   struct Pair {
     Packet<u32, 4> q, high;
@@ -276,19 +278,25 @@ struct q3_k {
     return {d, 4 * d};
   }
 };
-// The scale and offset of sub-block i of q4_k and q5_k, from a block's first 16 bytes.
-DEVICE Scales sub_scales(const Packet<u32, 4>& head, u32 i) {
-  const u32 shift = i % 4 * 8;
-  const u32 a = head.element[1] >> shift, b = head.element[2] >> shift, c = head.element[3] >> shift;
-  const u32 scale = i < 4 ? a & 63 : (c & 15) | (a >> 6 & 3) << 4;
-  const u32 offset = i < 4 ? b & 63 : (c >> 4 & 15) | (b >> 6 & 3) << 4;
-  return {half_of(head.element[0]) * (f32)scale, half_of(head.element[0] >> 16) * (f32)offset};
+// The scale of sub-block `sub`, of the one behind it, and their offsets, as bytes; from the first 16 bytes of
+// a block of q4_k or q5_k. `sub` is even.
+DEVICE u32 sub_scale_bytes(const Packet<u32, 4>& head, u32 sub) {
+  const u32 shift = sub % 4 * 8;
+  const u32 both = (head.element[1] >> shift & 0xffffu) | head.element[2] >> shift << 16;
+  const u32 more = head.element[3] >> shift & 0xffffu;
+  const u32 late = (more & 0x0f0fu) | (more & 0xf0f0u) << 12 | (both >> 2 & 0x30303030u);
+  return sub < 4 ? both & 0x3f3f3f3fu : late;
+}
+DEVICE Scales sub_scales(const Packet<u32, 4>& head, u32 sub, int half) {
+  const u32 bytes = sub_scale_bytes(head, sub) >> 8 * half;
+  return {half_of(head.element[0]) * (f32)(bytes & 255),
+          half_of(head.element[0] >> 16) * (f32)(bytes >> 16 & 255)};
 }
 struct q4_k {
   static constexpr int elements = 256;
   static constexpr u32 first_plane = 144;
   static constexpr u32 second_run = 2;
-  static constexpr bool has_offset = true;
+  static constexpr bool has_offset = true, pairs_share_scales = true;
   static constexpr int zero = 0, middle = 8;
   struct Pair {
     Packet<u32, 4> q, head;
@@ -299,13 +307,13 @@ struct q4_k {
     return {packet(at + 16 + index * 16), packet(at), index / 2 * 2};
   }
   static DEVICE RunWords words(const Pair& pair, int half) { return cut(pair.q, 4 * half, 0x0f0f0f0fu); }
-  static DEVICE Scales scales(const Pair& pair, int half) { return sub_scales(pair.head, pair.sub + half); }
+  static DEVICE Scales scales(const Pair& pair, int half) { return sub_scales(pair.head, pair.sub, half); }
 };
 struct q5_k {
   static constexpr int elements = 256;
   static constexpr u32 first_plane = 176;
   static constexpr u32 second_run = 2;
-  static constexpr bool has_offset = true;
+  static constexpr bool has_offset = true, pairs_share_scales = true;
   static constexpr int zero = 0, middle = 16;
   struct Pair {
     Packet<u32, 4> q, high, head;
@@ -320,13 +328,13 @@ struct q5_k {
     put_above<4>(words, pair.high, pair.sub + half, 0x01010101u);
     return words;
   }
-  static DEVICE Scales scales(const Pair& pair, int half) { return sub_scales(pair.head, pair.sub + half); }
+  static DEVICE Scales scales(const Pair& pair, int half) { return sub_scales(pair.head, pair.sub, half); }
 };
 struct q6_k {
   static constexpr int elements = 256;
   static constexpr u32 first_plane = 208;
   static constexpr u32 second_run = 4;
-  static constexpr bool has_offset = true;
+  static constexpr bool has_offset = true, pairs_share_scales = false;
   static constexpr int zero = 32;
   struct Pair {
     Packet<u32, 4> low, high;

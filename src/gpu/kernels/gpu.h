@@ -16,8 +16,9 @@ using f32 = float;
 using f64 = double;
 
 #define KERNEL extern "C" __global__
-// One that is launched with at most so many threads per block, and may use more registers for it.
-#define KERNEL_OF(threads) extern "C" __global__ __launch_bounds__(threads)
+// One that is launched with at most so many threads per block, and may use more registers for it; fewer again
+// where a number of blocks follows that are to fit at once.
+#define KERNEL_OF(...) extern "C" __global__ __launch_bounds__(__VA_ARGS__)
 #define DEVICE __device__ __forceinline__
 
 // Every kernel of a text calls this first, or none does. Those that do are started while the kernel before
@@ -335,6 +336,33 @@ DEVICE u32 multiply_add_f16_pairs(u32 a, u32 b, u32 c) {
 #endif
 
 // ---- cooperation ----
+
+// What this thread wrote before is there for all blocks, what it reads after is as fresh as that.
+DEVICE void device_fence() { __threadfence(); }
+// What another block of the same kernel wrote: past a cache that only sees this one's writes.
+DEVICE f32 load_fresh(const f32* place) {
+#ifdef HEARTH_AMD
+  return __hip_atomic_load(place, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+#else
+  f32 value;
+  asm volatile("ld.global.cg.f32 %0, [%1];" : "=f"(value) : "l"(place) : "memory");
+  return value;
+#endif
+}
+// Whether this block is the last of `count` that get here; in every thread. What the others wrote before is
+// there then. `arrived` is zero before the first and after the last.
+DEVICE bool last_to_arrive(u32* arrived, u32 count) {
+  __shared__ bool last;
+  device_fence();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    last = atomicAdd(arrived, 1u) == count - 1;
+    if (last) *arrived = 0;
+    device_fence();
+  }
+  __syncthreads();
+  return last;
+}
 
 // A store to memory of the host, where several threads may store at a time: one of them wins.
 DEVICE void store_for_host(u64* place, u64 value) {

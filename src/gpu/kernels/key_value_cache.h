@@ -112,18 +112,77 @@ DEVICE f32 scale_of(const f16* scales, i64 row, int feature) {
     return 1;
 }
 
+// What splits leave for the block that combines them: sums (result, split, features), and for each the
+// largest score and the sum of weights.
+template <int FEATURES>
+struct Partial {
+  f32 *sums, *scales;
+  int splits;
+  DEVICE Partial(const CachedAttentionShape& shape, f32* scratch)
+      : sums(scratch),
+        scales(scratch + (i64)shape.queries * shape.heads * shape.splits * FEATURES),
+        splits(shape.splits) {}
+  DEVICE f32* sums_of(i64 result, int split) const { return sums + (result * splits + split) * FEATURES; }
+  DEVICE f32* scales_of(i64 result, int split) const { return scales + (result * splits + split) * 2; }
+};
+
+// The splits of HEADS results from `first` on into one each, by a block: waves share the splits of a result.
+template <class Q, int HEADS, int FEATURES>
+DEVICE void combine(const Partial<FEATURES>& partial, i64 first, int heads, int splits, Q* out) {
+  constexpr int waves = threads / WAVE, slices = waves / HEADS, each = (FEATURES + WAVE - 1) / WAVE;
+  __shared__ f32 weights[waves][most_attention_splits], sums[waves][each * WAVE];
+  const int h = (int)wave() / slices, slice = (int)wave() % slices;
+  const i64 result = first + (h < heads ? h : 0);
+  f32 top = -infinity(), total = 0;
+  for (int s = (int)lane(); s < splits; s += WAVE)
+    top = ::fmaxf(top, load_fresh(partial.scales_of(result, s)));
+  top = wave_reduce(top, [](f32 a, f32 b) { return ::fmaxf(a, b); });
+  for (int s = (int)lane(); s < splits; s += WAVE) {
+    const f32* const scales = partial.scales_of(result, s);
+    const f32 weight = top == -infinity() ? 0.0f : fast_exp2(load_fresh(scales) - top);
+    weights[wave()][s] = weight;
+    total = ::fmaf(weight, load_fresh(scales + 1), total);
+  }
+  total = wave_reduce(total, [](f32 a, f32 b) { return a + b; });
+  wave_barrier();
+  f32 sum[each] = {};
+#pragma unroll 4
+  for (int s = slice; s < splits; s += slices) {
+    const f32* const from = partial.sums_of(result, s);
+#pragma unroll
+    for (int e = 0; e < each; ++e) {
+      const int feature = e * WAVE + (int)lane();
+      if (FEATURES % WAVE == 0 || feature < FEATURES)
+        sum[e] = ::fmaf(weights[wave()][s], load_fresh(from + feature), sum[e]);
+    }
+  }
+#pragma unroll
+  for (int e = 0; e < each; ++e) sums[wave()][e * WAVE + (int)lane()] = sum[e];
+  barrier();
+  if (slice > 0 || h >= heads) return;
+  const f32 by = total == 0 ? 0.0f : 1 / total;
+#pragma unroll
+  for (int e = 0; e < each; ++e) {
+    const int feature = e * WAVE + (int)lane();
+    for (int other = 1; other < slices; ++other) sum[e] += sums[wave() + other][feature];
+    if (feature < FEATURES) out[result * FEATURES + feature] = store<Q>(sum[e] * by);
+  }
+}
+
 // A block has HEADS heads of one group for one query and one split of its keys. Neighbouring lanes, a team,
-// take a key together. `partial`: (query, head, split, features + 2), or null where there is one split.
+// take a key together. `scratch`: of a Partial, or null where there is one split; the last block of a query's
+// heads combines the splits, after `arrived` has told it that it is the last.
 template <class Q, class T, int HEADS, int FEATURES, bool SOFT_CAP>
 DEVICE void attend(const CachedAttentionShape& shape, const Q* q, const T* keys, const T* values,
                    const f16* key_scales, const f16* value_scales, const i64* sequences, const i64* positions,
-                   const i64* table, Q* out, f32* partial, const Fault& fault) {
+                   const i64* table, Q* out, f32* scratch, u32* arrived, const Fault& fault) {
   constexpr int lanes = lanes_for(FEATURES), teams = threads / lanes, waves = threads / WAVE;
   __shared__ Running shared[waves][HEADS][lanes];
   const int per_group = shape.heads / shape.groups, head_blocks = (per_group + HEADS - 1) / HEADS;
   u32 block = blockIdx.x;
   const int split = (int)(block % (u32)shape.splits);
   block /= (u32)shape.splits;
+  arrived += block;
   const int head_block = (int)(block % (u32)head_blocks);
   block /= (u32)head_blocks;
   const int group = (int)(block % (u32)shape.groups);
@@ -237,61 +296,28 @@ DEVICE void attend(const CachedAttentionShape& shape, const Q* q, const T* keys,
   }
   barrier();
   const int h = (int)threadIdx.x / lanes;
-  if (h >= own_heads) return;
-  Running r = shared[0][h][threadIdx.x % lanes];
-  for (int w = 1; w < waves; ++w) r = combined(r, shared[w][h][threadIdx.x % lanes]);
-  const i64 result = query * shape.heads + first_head + h;
-  if (partial) {
-    f32* to = partial + (result * shape.splits + split) * (FEATURES + 2);
-    if (feature == 0) {
-      to[0] = r.top;
-      to[1] = r.total;
-    }
+  const i64 first = query * shape.heads + first_head;
+  const Partial<FEATURES> partial(shape, scratch);
+  if (h < own_heads) {
+    Running r = shared[0][h][threadIdx.x % lanes];
+    for (int w = 1; w < waves; ++w) r = combined(r, shared[w][h][threadIdx.x % lanes]);
+    if (seen.splits == 1) {
+      const f32 by = r.total == 0 ? 0.0f : 1 / r.total;
 #pragma unroll
-    for (int e = 0; e < packet; ++e)
-      if (feature + e < FEATURES) to[2 + feature + e] = r.sum[e];
-  } else {
-    const f32 by = r.total == 0 ? 0.0f : 1 / r.total;
+      for (int e = 0; e < packet; ++e)
+        if (feature + e < FEATURES) out[(first + h) * FEATURES + feature + e] = store<Q>(r.sum[e] * by);
+    } else {
+      if (feature == 0) {
+        partial.scales_of(first + h, split)[0] = r.top;
+        partial.scales_of(first + h, split)[1] = r.total;
+      }
 #pragma unroll
-    for (int e = 0; e < packet; ++e)
-      if (feature + e < FEATURES) out[result * FEATURES + feature + e] = store<Q>(r.sum[e] * by);
-  }
-}
-
-// The splits of a query's head into one, by a block of THREADS threads: SLICES of them for each feature.
-template <class Q, int THREADS, int SLICES>
-DEVICE void combine(const CachedAttentionShape& shape, const i64* positions, const f32* partial, Q* out) {
-  constexpr int lanes = THREADS / SLICES;
-  __shared__ f32 weights[most_attention_splits], sums[SLICES][lanes], total;
-  const i64 result = blockIdx.x, stride = shape.features + 2;
-  const i64 last = positions[result / shape.heads * shape.position_stride];
-  const bool inside = (u64)last < (u64)shape.pages * (u64)shape.page;
-  const int splits = Seen(shape, inside ? last : 0).splits;
-  const f32* const from = partial + result * shape.splits * stride;
-  if (wave() == 0) {
-    f32 top = -infinity(), sum = 0;
-    for (int s = (int)lane(); s < splits; s += WAVE) top = ::fmaxf(top, from[s * stride]);
-    top = wave_reduce(top, [](f32 a, f32 b) { return ::fmaxf(a, b); });
-    for (int s = (int)lane(); s < splits; s += WAVE) {
-      weights[s] = top == -infinity() ? 0.0f : fast_exp2(from[s * stride] - top);
-      sum = ::fmaf(weights[s], from[s * stride + 1], sum);
+      for (int e = 0; e < packet; ++e)
+        if (feature + e < FEATURES) partial.sums_of(first + h, split)[feature + e] = r.sum[e];
     }
-    sum = wave_reduce(sum, [](f32 a, f32 b) { return a + b; });
-    if (lane() == 0) total = sum;
   }
-  barrier();
-  const int slice = (int)threadIdx.x / lanes, feature = (int)threadIdx.x % lanes;
-  f32 sum = 0;
-  if (feature < shape.features) {
-#pragma unroll 8
-    for (int s = slice; s < splits; s += SLICES)
-      sum = ::fmaf(weights[s], from[s * stride + 2 + feature], sum);
-  }
-  sums[slice][feature] = sum;
-  barrier();
-  if (slice > 0 || feature >= shape.features) return;
-  for (int other = 1; other < SLICES; ++other) sum += sums[other][feature];
-  out[result * shape.features + feature] = store<Q>(total == 0 ? 0.0f : sum / total);
+  if (seen.splits == 1 || !last_to_arrive(arrived, (u32)seen.splits)) return;
+  combine<Q, HEADS, FEATURES>(partial, first, own_heads, seen.splits, out);
 }
 
 }  // namespace cached

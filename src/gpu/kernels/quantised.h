@@ -52,56 +52,114 @@ struct Rounding {
 template <class Format>
 constexpr bool one_rounding = Format::second_run == 1;
 
-// x, anywhere in memory.
-template <class T>
+// x, anywhere in memory. WHOLE: four neighbours are read as one.
+template <class T, bool WHOLE>
 struct Operand {
   const T* data;
   i64 row_stride, k_stride;
   u32 rows, depth;
-  DEVICE f32 at(u32 row, u32 k) const { return load(data[row * row_stride + k * k_stride]); }
+  DEVICE Packet<f32, 4> quad(u32 row, u32 k) const {
+    Packet<f32, 4> numbers;
+    const T* const at = data + row * row_stride + k * (WHOLE ? 1 : k_stride);
+    if constexpr (WHOLE) {
+      const auto packet = read_whole(*reinterpret_cast<const Packet<T, 4>*>(at));
+#pragma unroll
+      for (int e = 0; e < 4; ++e) numbers.element[e] = load(packet.element[e]);
+    } else {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) numbers.element[e] = load(at[e * k_stride]);
+    }
+    return numbers;
+  }
 };
 
-// What is done to x before it is rounded: nothing, or a norm. The factor of a row need not be there for that.
+// What is done to x before it is multiplied: nothing, or a norm. The results are multiplied with the factor
+// of their row instead of x, so that nobody waits for it in between.
 struct AsItIs {
-  DEVICE f32 weight(u32) const { return 1; }
+  DEVICE Packet<f32, 4> weights(u32) const { return {{1, 1, 1, 1}}; }
+  DEVICE void note(u32, f32) const {}
+  DEVICE void publish() const {}
   DEVICE f32 factor(u32) const { return 1; }
 };
+// By which rows have a mean square of 1.
+template <int ROWS, int THREADS, bool WHOLE>
 struct Normed {
-  const f32 *weights, *factors;
-  DEVICE f32 weight(u32 k) const { return weights[k]; }
-  DEVICE f32 factor(u32 row) const { return factors[row]; }
-};
-// By which rows have a mean square of 1; by all threads of a block.
-template <class T>
-DEVICE void norm_factors(const Operand<T>& x, f32 epsilon, f32* factors) {
-  for (u32 row = 0; row < x.rows; ++row) {
-    f32 sum = 0;
-#pragma unroll 4
-    for (u32 k = threadIdx.x; k < x.depth; k += blockDim.x) {
-      const f32 value = x.at(row, k);
-      sum = ::fmaf(value, value, sum);
-    }
-    sum = block_reduce(sum, 0.0f, [](f32 a, f32 b) { return a + b; });
-    if (threadIdx.x == 0) factors[row] = 1 / ::sqrtf(sum / (f32)x.depth + epsilon);
+  const f32* weight;
+  f32 epsilon;
+  u32 depth;
+  f32* partial;  // shared, [ROWS][THREADS / WAVE]
+  f32 squares[ROWS] = {};
+
+  DEVICE Packet<f32, 4> weights(u32 k) const {
+    return Operand<f32, WHOLE>{weight, 0, 1, 1, depth}.quad(0, k);
   }
-  barrier();
+  DEVICE void note(u32 row, f32 sum_of_squares) {
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) squares[r] += ROWS == 1 || row == (u32)r ? sum_of_squares : 0.0f;
+  }
+  // By all threads; before a barrier.
+  DEVICE void publish() const {
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) {
+      const f32 sum = wave_reduce(squares[r], [](f32 a, f32 b) { return a + b; });
+      if (lane() == 0) partial[r * (THREADS / WAVE) + wave()] = sum;
+    }
+  }
+  DEVICE f32 factor(u32 row) const {
+    f32 sum = 0;
+#pragma unroll
+    for (int w = 0; w < THREADS / WAVE; ++w)
+      sum += partial[(row < ROWS ? row : ROWS - 1) * (THREADS / WAVE) + w];
+    return 1 / ::sqrtf(sum / (f32)depth + epsilon);
+  }
+};
+
+// Calls take(place, row, k, four prepared numbers) for all of x; threads from number `thread` on share it.
+// All lanes of a wave take part, `there` says whether in earnest.
+template <class T, bool WHOLE, class Prepare, class Take>
+DEVICE void prepare_rows(const Operand<T, WHOLE>& x, Prepare& prepare, u32 thread, u32 threads, Take take) {
+  constexpr int together = 4;  // on their way at a time
+  const u32 quads = x.rows * x.depth / 4;
+  for (u32 first = thread - lane(); first < quads; first += threads * together) {
+    Packet<f32, 4> numbers[together], weights[together];
+    u32 row[together], k[together];
+#pragma unroll
+    for (int t = 0; t < together; ++t) {
+      const u32 i = first + t * threads + lane(), at = i < quads ? i * 4 : 0;
+      row[t] = x.rows == 1 ? 0 : at / x.depth;
+      k[t] = at - row[t] * x.depth;
+      numbers[t] = x.quad(row[t], k[t]);
+      weights[t] = prepare.weights(k[t]);
+    }
+#pragma unroll
+    for (int t = 0; t < together; ++t) {
+      if (first + t * threads >= quads) break;
+      const bool there = first + t * threads + lane() < quads;
+      f32 squares = 0;
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        f32& number = numbers[t].element[e];
+        squares = ::fmaf(number, number, squares);
+        number *= weights[t].element[e];
+      }
+      if (there) prepare.note(row[t], squares);
+      take(row[t], k[t], numbers[t], there);
+    }
+  }
+  prepare.publish();
 }
 
 // Rows of x, rounded by all threads from number `thread` on.
-template <class Format, class T, class Prepare>
-DEVICE void round_rows(const Operand<T>& x, const Prepare& prepare, u8* q, Rounding* roundings, u32 thread,
+template <class Format, class T, bool WHOLE, class Prepare>
+DEVICE void round_rows(const Operand<T, WHOLE>& x, Prepare& prepare, u8* q, Rounding* roundings, u32 thread,
                        u32 threads) {
-  const u32 depth = x.depth, quads = x.rows * depth / 4;
-  for (u32 first = thread - lane(); first < quads; first += threads) {  // whole waves: lanes ask each other
-    const u32 i = first + lane();
-    const bool there = i < quads;
-    const u32 at = there ? i * 4 : 0, row = at / depth, k = at % depth;
-    f32 value[4];
+  const u32 depth = x.depth;
+  prepare_rows(x, prepare, thread, threads, [&](u32 row, u32 k, const Packet<f32, 4>& value, bool there) {
     u32 most = 0;
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      value[e] = x.at(row, k + e) * prepare.weight(k + e);
-      const u32 magnitude = bit_cast<u32>(value[e]) & 0x7fffffffu;  // NaN above infinity above numbers
+      const u32 magnitude =
+          bit_cast<u32>(value.element[e]) & 0x7fffffffu;  // NaN above infinity above numbers
       most = magnitude > most ? magnitude : most;
     }
 #pragma unroll
@@ -115,24 +173,24 @@ DEVICE void round_rows(const Operand<T>& x, const Prepare& prepare, u8* q, Round
     i32 sum = 0;
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      const i32 rounded = finite ? (i32)rintf(value[e] * by) : 0;
+      const i32 rounded = finite ? (i32)rintf(value.element[e] * by) : 0;
       bytes |= ((u32)rounded & 255) << 8 * e;
       sum += rounded;
     }
     sum += from_lane_xor(sum, 1);
     sum += from_lane_xor(sum, 2);
     if constexpr (one_rounding<Format>) sum += from_lane_xor(sum, 4);
-    if (!there) continue;
+    if (!there) return;
     const RunPlace place = place_of<Format>(k / 16);
     *reinterpret_cast<u32*>(q + row * depth + place.half * (depth / 2) + place.pair * 16 + k % 16) = bytes;
-    const f32 scale = prepare.factor(row) * (finite ? largest / 127.0f : bit_cast<f32>(0x7fc00000u));
+    const f32 scale = finite ? largest / 127.0f : bit_cast<f32>(0x7fc00000u);
     const Rounding rounding{scale, scale * (f32)sum};
     if constexpr (one_rounding<Format>) {
       if (k % 32 == 0) roundings[row * (depth / 32) + place.pair] = rounding;
     } else {
       if (k % 16 == 0) roundings[(row * 2 + place.half) * (depth / 32) + place.pair] = rounding;
     }
-  }
+  });
 }
 
 template <int N>
@@ -140,44 +198,136 @@ struct Sums {
   f32 of[N];
 };
 
-// A wave's work on few rows: COLUMNS neighbours at a time, each lane every so many pairs of runs, AHEAD of
-// them under way while those before are multiplied. With HALVES a column of the left half of the weights and
-// the one of the right half that belongs to it, in place of two neighbours.
-template <class Format, int ROWS, int COLUMNS, bool HALVES, int AHEAD, int THREADS>
-struct FewRows {
-  static_assert(!HALVES || COLUMNS == 2, "one of each half");
-  static constexpr u32 side = HALVES ? 1 : COLUMNS;  // results of a row, side by side
+// Which rows of the weights a wave has at a time for the results from `column` on. PAIRED: they give one
+// result.
+template <int COUNT>
+struct Neighbours {
+  static constexpr int count = COUNT;
+  static constexpr bool paired = false;
+  DEVICE static u32 row(u32 column, int c, u32) { return column + c; }
+};
+// One of the left half of the weights and the one of the right half that belongs to it.
+struct LeftAndRight {
+  static constexpr int count = 2;
+  static constexpr bool paired = true;
+  DEVICE static u32 row(u32 column, int c, u32 columns) { return column + c * columns; }
+};
+// Those that a rope turns into each other, in heads of 2 HALF: side by side, or in different halves of a
+// head.
+template <int HALF, bool INTERLEAVED>
+struct Turned {
+  static constexpr int count = 2;
+  static constexpr bool paired = true;
+  DEVICE static u32 row(u32 column, int c, u32) {
+    return INTERLEAVED ? 2 * column + c : column / HALF * (2 * HALF) + column % HALF + c * HALF;
+  }
+};
+
+// What a wave has at a time. Several waves may share it, each with a part of K.
+template <int ROWS, class Pairing, int THREADS>
+struct WaveColumns {
+  static constexpr int count = Pairing::count;              // rows of the weights
+  static constexpr u32 side = Pairing::paired ? 1 : count;  // results of a row, side by side
+  using Total = Sums<ROWS * count>;
+
+  u32 rows, columns, depth;  // columns: of the result
+  u32 parts;                 // waves that share columns
+  u32 part;                  // which of them this wave is
+  u32 begin, end;            // of the block's columns: neighbours, and as many as other blocks have
+  u32 first, stride;         // of the wave's
+
+  DEVICE WaveColumns(u32 row_count, u32 column_count, u32 size, u32 shares)
+      : rows(row_count), columns(column_count), depth(size), parts(shares) {
+    const u32 jobs = (columns + side - 1) / side;
+    part = wave() % parts;
+    begin = (u32)((u64)jobs * blockIdx.x / gridDim.x) * side;
+    end = (u32)((u64)jobs * (blockIdx.x + 1) / gridDim.x) * side;
+    first = begin + wave() / parts * side;
+    stride = THREADS / WAVE / parts * side;
+  }
+
+  // Which row of the weights has number `c` of the columns from `column` on, or the last one.
+  DEVICE u32 weight_row(u32 column, int c) const {
+    if constexpr (Pairing::paired)
+      return Pairing::row(column < columns ? column : columns - 1, c, columns);
+    else
+      return Pairing::row(column, c, columns) < columns ? Pairing::row(column, c, columns) : columns - 1;
+  }
+
+  // `factor`: of row lane() / side.
+  template <class Finish>
+  DEVICE void finish(Total& sums, u32 column, f32 factor, const Finish& store) const {
+    __shared__ Total partial[THREADS / WAVE];
+#pragma unroll
+    for (int i = 0; i < ROWS * count; ++i)
+      sums.of[i] = wave_reduce(sums.of[i], [](f32 a, f32 b) { return a + b; });
+    if (parts > 1) {
+      if (lane() == 0) partial[wave()] = sums;
+      barrier();
+      if (part == 0)
+#pragma unroll 1
+        for (u32 other = 1; other < parts; ++other)
+#pragma unroll
+          for (int i = 0; i < ROWS * count; ++i) sums.of[i] += partial[wave() + other].of[i];
+      barrier();
+    }
+    if (part != 0) return;
+    // All lanes have all sums: each finishes one result.
+    static_assert(ROWS * count <= WAVE, "a lane for each");
+    const u32 row = lane() / side, at = column + lane() % side;
+    constexpr int results = Pairing::paired ? 2 : 1;  // sums of a result
+    f32 own[results];
+#pragma unroll
+    for (int half = 0; half < results; ++half) {
+      own[half] = sums.of[half];
+#pragma unroll
+      for (int i = 1; i < ROWS * (int)side; ++i)
+        own[half] = lane() == i ? sums.of[Pairing::paired ? i * 2 + half : i] : own[half];
+      own[half] *= factor;
+    }
+    if (row >= ROWS || row >= rows || at >= columns || column >= end) return;
+    if constexpr (Pairing::paired)
+      store((i64)row, (i64)at, gemm::Pair<f32, 1>{{{own[0]}}, {{own[1]}}});
+    else
+      store((i64)row, (i64)at, Packet<f32, 1>{{own[0]}});
+  }
+};
+
+// Weights in blocks and x in bytes: each lane has every so many pairs of runs, AHEAD of them under way while
+// those before are multiplied.
+template <class Format, int ROWS, class Pairing, int AHEAD, int THREADS>
+struct FewRows : WaveColumns<ROWS, Pairing, THREADS> {
+  using Base = WaveColumns<ROWS, Pairing, THREADS>;
+  using Base::columns, Base::count, Base::depth, Base::parts, Base::rows;
+  using typename Base::Total;
   static constexpr u32 ahead = AHEAD;
   static constexpr u32 pairs_in_block = Format::elements / 32;
   using Pair = typename Format::Pair;
-  using Total = Sums<ROWS * COLUMNS>;
   struct Held {
-    Pair pair[AHEAD][COLUMNS];
+    Pair pair[AHEAD][count];
   };
 
   const Blocks& blocks;
-  u32 rows, columns, depth;  // columns: of the result
-  u32 parts;                 // waves that share the pairs of the same columns
   u32 in_row, step, first_pair;
+  const u8* q;  // x as round_rows() leaves it
+  const Rounding* roundings;
 
-  DEVICE FewRows(const Blocks& from, u32 row_count, u32 column_count, u32 size, u32 shares)
-      : blocks(from), rows(row_count), columns(column_count), depth(size), parts(shares) {
+  DEVICE FewRows(const Blocks& from, const u8* bytes, const Rounding* scales, u32 row_count, u32 column_count,
+                 u32 size, u32 shares)
+      : Base(row_count, column_count, size, shares), blocks(from), q(bytes), roundings(scales) {
     in_row = depth / 32;
     step = parts * WAVE;
-    first_pair = wave() % parts * WAVE + lane();
+    first_pair = this->part * WAVE + lane();
   }
-  // Columns that a block has at a time, and all blocks.
-  DEVICE u32 in_block() const { return THREADS / WAVE / parts * side; }
-  DEVICE u32 first_column() const { return blockIdx.x * in_block() + wave() / parts * side; }
-  DEVICE u32 stride() const { return gridDim.x * in_block(); }
 
-  // Of the block's first columns, a line of the cache by each thread: as much as arrives while it waits.
+  // Of the wave's first columns, a line of the cache by each lane: as much as arrives while it waits.
   DEVICE void bring_near() const {
     constexpr u32 line = 128;
-    constexpr u32 threads = HALVES ? THREADS / 2 : THREADS;  // for each half
     const u64 row = (u64)(depth / Format::elements) * Format::first_plane;
-    const u64 at = (u64)blockIdx.x * in_block() * row + threadIdx.x % threads * line;
-    if (at < columns * row) ::bring_near(blocks.data + threadIdx.x / threads * columns * row + at);
+    const u64 at = (u64)first_pair % (WAVE * parts / count) * line;
+    const u32 c = first_pair / (WAVE * parts / count);
+    if (this->first < this->end && at < row)
+      ::bring_near(blocks.data + this->weight_row(this->first, (int)c) * row + at);
   }
 
   DEVICE void fetch(Held& held, u32 column, u32 pair) const {
@@ -185,26 +335,22 @@ struct FewRows {
     for (int a = 0; a < AHEAD; ++a) {
       const u32 p = pair + a * step < in_row ? pair + a * step : in_row - 1;
 #pragma unroll
-      for (int c = 0; c < COLUMNS; ++c) {
-        const u32 wanted = HALVES ? column : column + c;
-        const u32 inside = (wanted < columns ? wanted : columns - 1) + (HALVES ? c * columns : 0);
-        held.pair[a][c] = Format::pair(blocks, (u64)inside * (depth / Format::elements) + p / pairs_in_block,
-                                       p % pairs_in_block);
-      }
+      for (int c = 0; c < count; ++c)
+        held.pair[a][c] = Format::pair(
+            blocks, (u64)this->weight_row(column, c) * (depth / Format::elements) + p / pairs_in_block,
+            p % pairs_in_block);
     }
   }
 
-  // x as round_rows() left it.
-  DEVICE void multiply(Total& sums, const Held& held, u32 pair, const u8* q,
-                       const Rounding* roundings) const {
+  DEVICE void multiply(Total& sums, const Held& held, u32 pair) const {
 #pragma unroll
     for (int a = 0; a < AHEAD; ++a) {
       const u32 p = pair + a * step;
       if (p >= in_row) break;
-      Scales scales[COLUMNS][2];
-      RunWords words[COLUMNS][2];
+      Scales scales[count][2];
+      RunWords words[count][2];
 #pragma unroll
-      for (int c = 0; c < COLUMNS; ++c)
+      for (int c = 0; c < count; ++c)
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           words[c][half] = Format::words(held.pair[a][c], half);
@@ -222,8 +368,8 @@ struct FewRows {
               one_rounding<Format> ? roundings[row * in_row + p] : roundings[(row * 2 + half) * in_row + p];
         }
 #pragma unroll
-        for (int c = 0; c < COLUMNS; ++c) {
-          f32& sum = sums.of[r * COLUMNS + c];
+        for (int c = 0; c < count; ++c) {
+          f32& sum = sums.of[r * count + c];
           i32 dot = 0;
 #pragma unroll
           for (int half = 0; half < 2; ++half) {
@@ -238,66 +384,32 @@ struct FewRows {
       }
     }
   }
-
-  template <class Finish>
-  DEVICE void finish(Total& sums, u32 column, Finish& store) const {
-    __shared__ Total partial[THREADS / WAVE];
-#pragma unroll
-    for (int i = 0; i < ROWS * COLUMNS; ++i)
-      sums.of[i] = wave_reduce(sums.of[i], [](f32 a, f32 b) { return a + b; });
-    if (parts > 1) {
-      if (lane() == 0) partial[wave()] = sums;
-      barrier();
-      if (wave() % parts == 0)
-        for (u32 other = 1; other < parts; ++other)
-#pragma unroll
-          for (int i = 0; i < ROWS * COLUMNS; ++i) sums.of[i] += partial[wave() + other].of[i];
-      barrier();
-    }
-    if (wave() % parts != 0) return;
-    // All lanes have all sums: each finishes one result.
-    static_assert(ROWS * COLUMNS <= WAVE, "a lane for each");
-    const u32 row = lane() / side, at = column + lane() % side;
-    f32 own[HALVES ? 2 : 1];
-#pragma unroll
-    for (int half = 0; half < (HALVES ? 2 : 1); ++half) {
-      own[half] = sums.of[half];
-#pragma unroll
-      for (int i = 1; i < ROWS * (int)side; ++i)
-        own[half] = lane() == i ? sums.of[HALVES ? i * 2 + half : i] : own[half];
-    }
-    if (row >= ROWS || row >= rows || at >= columns) return;
-    if constexpr (HALVES)
-      store((i64)row, (i64)at, gemm::Pair<f32, 1>{{{own[0]}}, {{own[1]}}});
-    else
-      store((i64)row, (i64)at, Packet<f32, 1>{{own[0]}});
-  }
 };
 
 // `finish` gets the result of each row and column (rows from `rows` on count for nothing). The first weights
-// are under way when `round` is called, after which x lies in q and roundings. All waves of a block have as
-// many columns: they may have to wait for each other.
-template <class Work, class Round, class Finish>
-DEVICE void multiply_few(const Work& work, const u8* q, const Rounding* roundings, Finish finish,
-                         Round round) {
+// are under way when `round` is called, after which x is there and its factors are. All waves of a block have
+// as many columns: they may have to wait for each other.
+template <class Work, class Prepare, class Round, class Finish>
+DEVICE void multiply_few(const Work& work, const Prepare& prepare, Finish finish, Round round) {
   typename Work::Held held;
-  u32 column = work.first_column(), pair = work.first_pair;
+  u32 column = work.first, pair = work.first_pair;
   finish.start(0, 0);
   work.fetch(held, column, pair);
   round();
+  const f32 factor = prepare.factor(lane() / Work::side);
   const u32 turn = work.step * Work::ahead;
   typename Work::Total sums = {};
-  for (u32 base = blockIdx.x * work.in_block(); base < work.columns;) {
+  for (u32 base = work.begin; base < work.end;) {
     const bool last = pair + turn >= work.in_row;
-    const u32 next_column = last ? column + work.stride() : column;
+    const u32 next_column = last ? column + work.stride : column;
     const u32 next_pair = last ? work.first_pair : pair + turn;
     typename Work::Held next;
     work.fetch(next, next_column, next_pair);
-    work.multiply(sums, held, pair, q, roundings);
+    work.multiply(sums, held, pair);
     if (last) {
-      work.finish(sums, column, finish);
+      work.finish(sums, column, factor, finish);
       sums = {};
-      base += work.stride();
+      base += work.stride;
     }
     held = next;
     column = next_column;

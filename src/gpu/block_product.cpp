@@ -1,0 +1,55 @@
+#include "gpu/block_product.h"
+
+#include <fmt/format.h>
+
+namespace hearth::gpu {
+namespace {
+
+// The product alone: without a norm before it, and with a result for each pair of columns where those are
+// stored.
+Step bare(const Step& step) {
+  Step plain = step;
+  if (norm_of(step) != nullptr) {
+    plain.inputs.pop_back();
+    plain.attributes = {};
+  }
+  if (step.stored) {
+    plain.stored.reset();
+    plain.inputs.resize(2);
+    plain.halves = true;
+    plain.domain[1] /= 2;
+    plain.outputs = {{step.inputs[0].dtype, plain.domain, contiguous_strides(plain.domain)}};
+  }
+  return plain;
+}
+
+std::uint64_t blocks_of(const Layout& weight) {
+  if (!is_quantised(weight.dtype)) return 0;
+  return static_cast<std::uint64_t>(element_count(weight.shape) / block_elements(weight.dtype));
+}
+
+}  // namespace
+
+Step as_matmul(const Step& step) {
+  Step turned = step;
+  turned.op = Op::matmul;
+  Layout& weight = turned.inputs[1];
+  std::swap(weight.shape[0], weight.shape[1]);
+  std::swap(weight.strides[0], weight.strides[1]);
+  return turned;
+}
+
+const NormAttributes* norm_of(const Step& step) { return std::get_if<NormAttributes>(&step.attributes); }
+
+BlockProduct::BlockProduct(GpuDevice& device, const Step& step)
+    : MatmulKernel(device, as_matmul(bare(step))),
+      format_(step.inputs[1].dtype),
+      finish_(product_),
+      blocks_(blocks_of(step.inputs[1])) {}
+
+std::string BlockProduct::kernel_text(std::string_view body, std::string_view header) const {
+  return fmt::format("{}#include \"{}\"\nusing namespace quantised;\n{}{}", matmul_beginning(product_),
+                     header, finish_.structure, body);
+}
+
+}  // namespace hearth::gpu

@@ -1,0 +1,46 @@
+// What products share whose weights are in blocks or in 16 bits: x (rows, depth) @ transposed(w (columns,
+// depth)), with the expression that follows.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "gpu/kernel_arguments.h"
+#include "gpu/matmul_kernel.h"
+
+namespace hearth::gpu {
+
+// Up to so many rows are bound by reading the weights.
+inline constexpr std::int64_t few_rows = 8;
+
+// The step as matmul has it, with the weights turned round.
+Step as_matmul(const Step& step);
+
+// The norm that a step's x goes through first, or null.
+const NormAttributes* norm_of(const Step& step);
+
+class BlockProduct : public MatmulKernel {
+ protected:
+  BlockProduct(GpuDevice& device, const Step& step);
+
+  std::string kernel_text(std::string_view body, std::string_view header) const;
+  Blocks weights(const KernelArguments& arguments) const { return {arguments.inputs[1], blocks_}; }
+
+  DType format_;
+  FinishText finish_;
+
+ private:
+  std::uint64_t blocks_;
+};
+
+// ---- few rows (few_rows.cpp)
+
+// Backend::fuses_halves, Backend::takes_norm and Backend::stores_heads, for these products.
+bool few_rows_take_halves(const GpuDevice& device, const Step& product);
+bool few_rows_take_norm(const GpuDevice& device, const Step& product, const Step& norm);
+bool few_rows_store_heads(const GpuDevice& device, const Step& product, const Step& store,
+                          const StoredHeads& heads);
+// Null for weights in 16 bits that make_matmul() is to multiply.
+std::unique_ptr<Kernel> make_few_rows(GpuDevice& device, const Step& step);
+
+}  // namespace hearth::gpu

@@ -1,0 +1,394 @@
+// Products of few rows: bound by reading the weights, which are read once. With weights in blocks, x is
+// rounded to bytes.
+//
+// Where the chip can, weights are on their way through shared memory (kernels/streamed.h), else in registers
+// (kernels/quantised.h), and then only those in blocks.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+#include <optional>
+
+#include "gpu/block_planes.h"
+#include "gpu/block_product.h"
+
+namespace hearth::gpu {
+namespace {
+
+constexpr unsigned threads = 512;
+constexpr std::size_t rounding_bytes = 8;
+
+// Formats whose pairs take many registers.
+bool heavy(DType format) { return format == DType::q3_k || format == DType::q5_k || format == DType::q6_k; }
+
+// Bytes of x as the kernels hold it: bytes and a Rounding for each 32 or 16, or f32.
+std::size_t held_bytes(DType format, std::int64_t rows, std::int64_t depth) {
+  if (!is_quantised(format)) return static_cast<std::size_t>(rows * depth) * 4;
+  const std::int64_t each = block_elements(format) == 32 ? 32 : 16;
+  return static_cast<std::size_t>(rows * depth / each) * (static_cast<std::size_t>(each) + rounding_bytes);
+}
+bool rounds_in_block(DType format, std::int64_t rows, std::int64_t depth) {
+  constexpr std::size_t most_shared = 40 << 10;
+  return held_bytes(format, rows, depth) <= most_shared;
+}
+
+// How the work is divided.
+struct FewTile {
+  int rows = 1, columns = 2, ahead = 2;
+  bool rounds_in_block = true;  // each block has x for itself, in shared memory
+  int slots = 0;                // of each wave, for weights on their way; 0: they wait in registers
+};
+
+// ---- weights on their way through shared memory
+
+// Neighbouring pairs of runs that a lane takes from a portion: two where that is little.
+int portion_pairs(DType format) { return storage_bytes(format, 2048) <= 1280 ? 2 : 1; }
+
+// A portion of a column, as kernels/streamed.h has it: elements and bytes.
+std::int64_t portion_of(DType format) { return is_quantised(format) ? 1024 * portion_pairs(format) : 256; }
+std::int64_t portion_bytes(DType format) {
+  return (storage_bytes(format, portion_of(format)) + 15) / 16 * 16;
+}
+
+// Whether portions of all rows begin where they can be copied from.
+bool portions_fit(DType format, std::int64_t depth) {
+  if (!is_quantised(format)) return depth % 8 == 0;
+  const std::int64_t in_row = depth / block_elements(format),
+                     in_portion = portion_of(format) / block_elements(format);
+  const auto planes = plane_sizes(format);
+  return std::all_of(planes.begin(), planes.end(), [&](std::size_t size) {
+    const auto bytes = static_cast<std::int64_t>(size);
+    const std::int64_t unit = std::gcd<std::int64_t>(16, in_portion * bytes);
+    return unit >= 4 && in_row * bytes % unit == 0;
+  });
+}
+
+// Two blocks fit, so that the next kernel's weights are on their way while this one still multiplies.
+constexpr int shared_of_block = 110 << 10;
+constexpr int streamed_columns = 2;  // of a wave at a time
+
+// How many slots a wave can have; 0: too few for it to be worthwhile.
+int most_slots(const GpuDevice& device, DType format, std::int64_t rows, std::int64_t depth) {
+  constexpr std::int64_t least = 2, most = 8;
+  if (!device.target().early_start || device.wave_size() != 32 || !portions_fit(format, depth)) return 0;
+  const auto waves = static_cast<std::int64_t>(threads) / device.wave_size();
+  const auto left = shared_of_block - static_cast<std::int64_t>(held_bytes(format, rows, depth));
+  const std::int64_t slots = left / (waves * streamed_columns * portion_bytes(format));
+  return slots < least ? 0 : static_cast<int>(std::min(slots, most));
+}
+
+// ---- the division of a product
+
+FewTile tile_of(const GpuDevice& device, const Layout& x, const Layout& weight) {
+  const std::int64_t rows = x.shape[0], depth = x.shape[1];
+  FewTile tile;
+  tile.rows = static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(rows)));
+  if (heavy(weight.dtype)) tile.columns = 1;
+  if (tile.rows == few_rows ||
+      (tile.rows >= 4 && is_quantised(weight.dtype) && block_elements(weight.dtype) == 256))
+    tile.ahead = 1;
+  const bool streams = !is_quantised(weight.dtype) || rounds_in_block(weight.dtype, rows, depth);
+  if (streams) tile.slots = most_slots(device, weight.dtype, rows, depth);
+  if (tile.slots > 0) tile.columns = streamed_columns;
+  tile.rounds_in_block = tile.slots > 0 || rounds_in_block(weight.dtype, rows, depth);
+  return tile;
+}
+
+// Whether there is a kernel for it here.
+bool fits(const GpuDevice& device, const Layout& x, const Layout& weight) {
+  if (x.shape[0] == 0 || x.shape[0] > few_rows || x.shape[1] == 0) return false;
+  if (is_quantised(weight.dtype)) return true;
+  return x.dtype == DType::f32 && weight.contiguous() && tile_of(device, x, weight).slots > 0;
+}
+
+// As kernels/stored_heads.h has it.
+struct HeadRows {
+  const void* slots;
+  std::int64_t slot_step;
+  void* cache;
+};
+struct StoreHeads {
+  RopeTurns turns;
+  HeadRows keys, values;
+  void* queries;
+  std::int64_t slots;
+  std::uint32_t rows, heads, groups;
+  Fault fault;
+};
+
+class FewRowsKernel final : public BlockProduct {
+ public:
+  FewRowsKernel(GpuDevice& device, const Step& step)
+      : BlockProduct(device, step),
+        tile_(tile_of(device, step.inputs[0], step.inputs[1])),
+        inputs_(step.inputs.size()),
+        steady_weights_((step.steady & 2) != 0),
+        stored_(step.stored) {
+    if (stored_) {
+      const Layout &positions = step.inputs[2], &frequencies = step.inputs[3],
+                   &cache = step.inputs[stored_->keys];
+      position_step_ = positions.strides[0];
+      frequencies_given_ = stored_->keys == 4;
+      if (frequencies_given_) frequency_step_ = frequencies.strides[0];
+      key_slot_step_ = step.inputs[stored_->keys + 1].strides[0];
+      value_slot_step_ = step.inputs[stored_->values + 1].strides[0];
+      cache_dtype_ = cache.dtype;
+      cache_slots_ = cache.shape[0];
+      copy_ = make_copy(device, cache);
+    }
+    if (const NormAttributes* norm = norm_of(step)) epsilon_ = static_cast<float>(norm->epsilon);
+    // Blocks stay, so that x is rounded as seldom as can be; two of them on AMD's compute units, which have
+    // registers for both.
+    const unsigned waves = threads / static_cast<unsigned>(device.wave_size());
+    const auto most_blocks =
+        static_cast<std::int64_t>(device.compute_units()) * (device.target().amd ? 2 : 1);
+    const int side = product_.halves ? 1 : tile_.columns;  // results of a wave at a time, side by side
+    const std::int64_t at_once =
+        tile_.slots > 0 ? portion_of(format_) : device.wave_size() * tile_.ahead * 32;
+    while (parts_ < waves && shape_.columns / side * parts_ < most_blocks * waves / 2 &&
+           parts_ * at_once < shape_.depth)
+      parts_ *= 2;
+    grid_ = static_cast<unsigned>(std::min<std::int64_t>((shape_.columns + side - 1) / side, most_blocks));
+    if (!tile_.rounds_in_block)
+      round_ = device.function({"quantised_matmul", rounding_text(), {}}, "round_activations");
+  }
+
+  std::size_t scratch_bytes() const override { return tile_.rounds_in_block ? 0 : x_bytes(); }
+
+  void run(const KernelArguments& arguments) const override {
+    const auto rows = static_cast<std::uint32_t>(shape_.rows),
+               columns = static_cast<std::uint32_t>(shape_.columns),
+               depth = static_cast<std::uint32_t>(shape_.depth);
+    Arguments values;
+    std::vector<Constant> constants;
+    const Blocks blocks = weights(arguments);
+    void* const roundings = static_cast<char*>(arguments.scratch) + shape_.rows * shape_.depth;
+    LaunchShape launch{.x = grid_, .threads = threads, .spreads = tile_.slots > 0};
+    if (is_quantised(format_)) {
+      values.add(blocks);
+    } else {
+      values.add(arguments.inputs[1]);
+      values.add(shape_.b_column);
+    }
+    if (tile_.rounds_in_block) {
+      launch.shared = static_cast<unsigned>(x_bytes() + slot_bytes());
+      values.add(arguments.inputs[0]);
+      values.add(shape_.a_row);
+      values.add(shape_.a_k);
+      if (epsilon_) {
+        values.add(arguments.inputs[inputs_ - 1]);
+        values.add(*epsilon_);
+      }
+    } else {
+      const auto quads = static_cast<std::uint64_t>(shape_.rows * shape_.depth / 4);
+      device_.launch(round_, {.x = device_.grid_for(quads, threads), .threads = threads}, arguments.inputs[0],
+                     shape_.a_row, shape_.a_k, arguments.scratch, roundings, rows, depth);
+      values.add(arguments.scratch);
+      values.add(roundings);
+    }
+    values.add(rows);
+    values.add(columns);
+    values.add(depth);
+    values.add(parts_);
+    StoreHeads heads{};
+    if (stored_) {
+      heads = stored_heads(arguments);
+      values.add(heads);
+    } else {
+      add_finish(values, arguments, constants);
+    }
+    device_.launch(function(whole(arguments)), launch, values);
+  }
+
+ private:
+  std::size_t x_bytes() const { return held_bytes(format_, shape_.rows, shape_.depth); }
+  std::size_t slot_bytes() const {
+    return threads / static_cast<unsigned>(device_.wave_size()) *
+           static_cast<std::size_t>(tile_.slots * tile_.columns * portion_bytes(format_));
+  }
+
+  // Caches that are not written in place are copied first.
+  StoreHeads stored_heads(const KernelArguments& arguments) const {
+    void* const* in = arguments.inputs;
+    void* const* out = arguments.outputs;
+    for (const auto& [input, output] : {std::pair{stored_->keys, 1}, std::pair{stored_->values, 2}})
+      if (in[input] != out[output]) copy_->run({in + input, out + output, nullptr, nullptr});
+    return {.turns = {in[2], position_step_, frequencies_given_ ? in[3] : nullptr, frequency_step_,
+                      stored_->rope.base, 1.0, static_cast<std::uint64_t>(stored_->size / 2)},
+            .keys = {in[stored_->keys + 1], key_slot_step_, out[1]},
+            .values = {in[stored_->values + 1], value_slot_step_, out[2]},
+            .queries = out[0],
+            .slots = cache_slots_,
+            .rows = static_cast<std::uint32_t>(shape_.rows),
+            .heads = static_cast<std::uint32_t>(stored_->heads),
+            .groups = static_cast<std::uint32_t>(stored_->groups),
+            .fault = {device_.fault(), static_cast<std::uint64_t>(Op::store_rows)}};
+  }
+
+  // Whether neighbours can be read as one: four of x and of the norm's weight, eight of weights in 16 bits.
+  bool whole(const KernelArguments& arguments) const {
+    const bool x = shape_.a_k == 1 && shape_.a_row % 4 == 0 &&
+                   aligned(arguments.inputs[0], 4 * dtype_size(product_.a.dtype));
+    const bool norm = !epsilon_ || aligned(arguments.inputs[inputs_ - 1], 16);
+    return x && norm && (is_quantised(format_) || aligned(arguments.inputs[1], 16));
+  }
+
+  const Function& function(bool whole) const {
+    const auto source = [&] { return KernelSource{"quantised_matmul", text(whole), {}, 16}; };
+    const Function& multiply = (whole ? whole_ : by_element_).get(device_, source, "multiply_blocks");
+    // The same for all sizes: kernels of one text are one.
+    if (tile_.slots > 0)
+      device_.check(device_.driver().call.allow_shared(multiply.handle, shared_of_block),
+                    "asking for shared memory");
+    return multiply;
+  }
+
+  std::string pairing() const {
+    if (stored_) return fmt::format("Turned<{}, {}>", stored_->size / 2, stored_->rope.interleaved);
+    return product_.halves ? "LeftAndRight" : fmt::format("Neighbours<{}>", tile_.columns);
+  }
+
+  // The type that has a wave's columns.
+  std::string work() const {
+    if (!is_quantised(format_))
+      return fmt::format("streamed::HalfPortions<{}, whole, {}, {}, {}>", storage_type(format_), tile_.rows,
+                         pairing(), threads);
+    if (tile_.slots == 0)
+      return fmt::format("FewRows<quantised::{}, {}, {}, {}, {}>", dtype_name(format_), tile_.rows, pairing(),
+                         tile_.ahead, threads);
+    std::string planes;
+    for (const std::size_t size : plane_sizes(format_)) planes += fmt::format(", {}", size);
+    return fmt::format("streamed::BlockPortions<quantised::{}, {}, {}, {}, {}{}>", dtype_name(format_),
+                       tile_.rows, pairing(), threads, portion_pairs(format_), planes);
+  }
+
+  std::string text(bool whole) const {
+    const std::string_view type = storage_type(product_.a.dtype);
+    const bool blocks = is_quantised(format_), in_block = tile_.rounds_in_block;
+    const bool two_blocks = tile_.slots > 0 && tile_.rows <= 2 && whole;
+    std::string text = fmt::format("{}constexpr bool whole = {};\nusing Work = {};\n",
+                                   stored_ ? "#include \"stored_heads.h\"\n" : "", whole, work());
+    text += fmt::format(
+        "KERNEL_OF({}{}) void multiply_blocks({}, {}{}, u32 rows, u32 columns,\n", threads,
+        two_blocks ? ", 2" : "",
+        blocks ? "Blocks blocks" : fmt::format("const {}* weights, i64 weight_stride", storage_type(format_)),
+        in_block ? fmt::format("const {}* x, i64 row_stride, i64 k_stride", type)
+                 : "const u8* q, const Rounding* roundings",
+        epsilon_ ? ", const f32* norm_weight, f32 epsilon" : "");
+    text += fmt::format("    u32 depth, u32 parts{}) {{\n",
+                        stored_ ? fmt::format(", StoreHeads<{}, {}> finish", storage_type(cache_dtype_),
+                                              stored_->rope.interleaved)
+                                : finish_.parameters);
+    if (in_block)
+      text += tile_.slots == 0
+                  ? "  u8* const held = launched_shared<u8>();\n"
+                  : fmt::format(
+                        "  constexpr int slots = {};\n  u8* const held = launched_shared<u8>() + "
+                        "{} / WAVE * slots * Work::slot_bytes;\n",
+                        tile_.slots, threads);
+    if (blocks && in_block)
+      text +=
+          "  u8* const q = held;\n  Rounding* const roundings = reinterpret_cast<Rounding*>(q + rows * "
+          "depth);\n";
+    text += blocks ? "  const Work work(blocks, q, roundings, rows, columns, depth, parts);\n"
+                   : "  f32* const numbers = reinterpret_cast<f32*>(held);\n"
+                     "  const Work work(weights, weight_stride, numbers, rows, columns, depth, parts);\n";
+    if (!stored_)
+      text += fmt::format("  const Finish finish{{GemmStack{{}}, rows, columns{}}};\n", finish_.members);
+    if (epsilon_) text += "  if (threadIdx.x * 32 < depth) bring_near(norm_weight + threadIdx.x * 32);\n";
+    text += waiting_text();
+    if (epsilon_)
+      text += fmt::format(
+          "  __shared__ f32 squares[{0} * {1} / WAVE];\n"
+          "  Normed<{0}, {1}, whole> prepare{{norm_weight, epsilon, depth, squares}};\n",
+          tile_.rows, threads);
+    else
+      text += "  AsItIs prepare;\n";
+    const std::string rounds = in_block ? preparing_text(type) + "  barrier();\n" : "";
+    if (tile_.slots > 0)
+      text +=
+          rounds + "  streamed::multiply(work, stream, prepare.factor(lane() / Work::side), finish);\n}\n";
+    else
+      text += fmt::format("  multiply_few(work, prepare, finish, [&] {{\n{}  }});\n}}\n", rounds);
+    return kernel_text(text, tile_.slots > 0 ? "streamed.h" : "quantised.h");
+  }
+
+  // Weights may be copied before the kernel waits if nothing in the plan writes them.
+  std::string_view waiting_text() const {
+    if (tile_.slots == 0) return "  work.bring_near();\n  after_previous();\n";
+    return steady_weights_ ? "  streamed::Stream<Work, slots> stream(work, launched_shared<u8>());\n"
+                             "  stream.start();\n  after_previous();\n"
+                           : "  streamed::Stream<Work, slots> stream(work, launched_shared<u8>());\n"
+                             "  after_previous();\n  stream.start();\n";
+  }
+
+  std::string preparing_text(std::string_view type) const {
+    const std::string operand =
+        fmt::format("  const Operand<{}, whole> operand{{x, row_stride, k_stride, rows, depth}};\n", type);
+    if (!is_quantised(format_)) return operand + "  streamed::place_rows(operand, prepare, numbers);\n";
+    return operand +
+           fmt::format(
+               "  round_rows<quantised::{}>(operand, prepare, q, roundings, threadIdx.x, blockDim.x);\n",
+               dtype_name(format_));
+  }
+
+  std::string rounding_text() const {
+    return kernel_text(
+        fmt::format(
+            "KERNEL void round_activations(const {0}* x, i64 row_stride, i64 k_stride, u8* q,\n"
+            "    Rounding* roundings, u32 rows, u32 depth) {{\n  after_previous();\n"
+            "  AsItIs prepare;\n"
+            "  round_rows<quantised::{1}>(Operand<{0}, false>{{x, row_stride, k_stride, rows, depth}},\n"
+            "      prepare, q, roundings, (u32)global_thread(), (u32)global_threads());\n}}\n",
+            storage_type(product_.a.dtype), dtype_name(format_)),
+        "quantised.h");
+  }
+
+  FewTile tile_;
+  std::size_t inputs_;
+  bool steady_weights_;
+  std::optional<StoredHeads> stored_;
+  std::int64_t position_step_ = 0, frequency_step_ = 0, key_slot_step_ = 0, value_slot_step_ = 0;
+  bool frequencies_given_ = false;
+  DType cache_dtype_ = DType::f32;
+  std::int64_t cache_slots_ = 0;
+  std::unique_ptr<Kernel> copy_;
+  std::optional<float> epsilon_;  // of the norm, where x goes through one
+  unsigned parts_ = 1, grid_ = 1;
+  LazyFunction whole_, by_element_;
+  Function round_;
+};
+
+}  // namespace
+
+bool few_rows_take_halves(const GpuDevice& device, const Step& product) {
+  const Layout &x = product.inputs[0], &weight = product.inputs[1];
+  return fits(device, x, weight) && tile_of(device, x, weight).columns == 2;
+}
+
+bool few_rows_take_norm(const GpuDevice& device, const Step& product, const Step& norm) {
+  if (product.op != Op::quantised_matmul || norm_of(product) != nullptr) return false;
+  const Layout &x = product.inputs[0], &weight = product.inputs[1];
+  return fits(device, x, weight) && tile_of(device, x, weight).rounds_in_block &&
+         norm.inputs[0].dtype == x.dtype && norm.inputs[1].dtype == DType::f32 && norm.inputs[1].contiguous();
+}
+
+bool few_rows_store_heads(const GpuDevice& device, const Step& product, const Step& store,
+                          const StoredHeads& heads) {
+  const Layout &x = product.inputs[0], &weight = product.inputs[1];
+  const auto dense_cache = [&](std::size_t input) {
+    const Layout& cache = store.inputs[input];
+    return is_floating(cache.dtype) && dtype_size(cache.dtype) <= 4 && cache.contiguous();
+  };
+  return fits(device, x, weight) && tile_of(device, x, weight).columns == 2 && x.dtype == DType::f32 &&
+         heads.size <= 1024 && dense_cache(0) && dense_cache(3) && store.inputs[1].dtype == DType::i64 &&
+         store.inputs[4].dtype == DType::i64;
+}
+
+std::unique_ptr<Kernel> make_few_rows(GpuDevice& device, const Step& step) {
+  if (!fits(device, step.inputs[0], step.inputs[1])) return nullptr;
+  return std::make_unique<FewRowsKernel>(device, step);
+}
+
+}  // namespace hearth::gpu

@@ -1,0 +1,333 @@
+// Products of few rows for chips where copies into shared memory go on by themselves: weights are on their
+// way long before they are needed, from before the kernel may look at x. Each wave has slots of its own, so
+// that it waits for nobody else's copies.
+#pragma once
+
+#include "quantised.h"
+
+namespace streamed {
+
+using quantised::Blocks;
+using quantised::Rounding;
+
+// ---- copies ----
+
+DEVICE u32 shared_address(const void* pointer) { return (u32)__cvta_generic_to_shared(pointer); }
+// OFFSET bytes from both places on.
+template <int BYTES, int OFFSET = 0>
+DEVICE void copy(u32 to, const u8* from) {
+  if constexpr (BYTES == 16)  // past the first-level cache
+    asm volatile("cp.async.cg.shared.global.L2::256B [%0 + %2], [%1 + %2], 16;" ::"r"(to), "l"(from),
+                 "n"(OFFSET)
+                 : "memory");
+  else
+    asm volatile("cp.async.ca.shared.global [%0 + %3], [%1 + %3], %2;" ::"r"(to), "l"(from), "n"(BYTES),
+                 "n"(OFFSET)
+                 : "memory");
+}
+// COUNT times UNIT bytes by the lanes of a wave, or fewer where not ALL are there.
+template <int UNIT, int COUNT, bool ALL, int FIRST = 0>
+DEVICE void copy_units(u32 to, const u8* from, u32 there) {
+  if constexpr (FIRST == 0) {
+    to += lane() * UNIT;
+    from += lane() * UNIT;
+  }
+  if ((FIRST + WAVE <= COUNT || FIRST + lane() < COUNT) && (ALL || FIRST + lane() < there))
+    copy<UNIT, FIRST * UNIT>(to, from);
+  if constexpr (FIRST + WAVE < COUNT) copy_units<UNIT, COUNT, ALL, FIRST + WAVE>(to, from, there);
+}
+DEVICE void end_of_slot() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// Until all but the last LEFT slots are there, for all lanes.
+template <int LEFT>
+DEVICE void wait_for_slot() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
+  wave_barrier();
+}
+
+// ---- what a slot holds ----
+//
+// A portion of each of a wave's columns. Work has portions (of a row), a Cursor with which column and portion
+// are found in memory, copy(slot, cursor, portion) and multiply(sums, slot, portion).
+
+// Blocks: PAIRS neighbouring pairs of runs for each lane. They lie as they do in memory, with planes of their
+// own. PLANES: bytes of a block in each plane.
+template <class Format, int ROWS, class Pairing, int THREADS, int PAIRS, int... PLANES>
+struct BlockPortions : quantised::WaveColumns<ROWS, Pairing, THREADS> {
+  static_assert(Pairing::count == 2 && (PAIRS == 1 || PAIRS == 2), "one or two");
+  using Base = quantised::WaveColumns<ROWS, Pairing, THREADS>;
+  using typename Base::Total;
+  static constexpr int columns_at_once = 2;
+  static constexpr u32 portion = WAVE * 32 * PAIRS;
+  static constexpr u32 pairs_in_block = Format::elements / 32;
+  static constexpr int blocks_in_portion = portion / Format::elements;
+  static constexpr int column_bytes = (blocks_in_portion * (PLANES + ...) + 15) / 16 * 16;
+  static constexpr u32 slot_bytes = columns_at_once * column_bytes;
+
+  const Blocks& blocks;
+  u32 portions, in_row;  // in_row: pairs
+  const u8* q;           // x as round_rows() leaves it
+  const Rounding* roundings;
+
+  DEVICE BlockPortions(const Blocks& from, const u8* bytes, const Rounding* scales, u32 row_count,
+                       u32 column_count, u32 size, u32 shares)
+      : Base(row_count, column_count, size, shares), blocks(from), q(bytes), roundings(scales) {
+    portions = (size + portion - 1) / portion;
+    in_row = size / 32;
+  }
+
+  struct Cursor {
+    u32 row[columns_at_once];  // the first block
+  };
+  DEVICE Cursor cursor(u32 column) const {
+    const u32 blocks_in_row = in_row / pairs_in_block;
+    return {{this->weight_row(column, 0) * blocks_in_row, this->weight_row(column, 1) * blocks_in_row}};
+  }
+
+  DEVICE void copy(u32 slot, const Cursor& cursor, u32 number) const {
+    const u32 first = number * blocks_in_portion, left = in_row / pairs_in_block - first;
+    if (left >= blocks_in_portion)
+      copy_blocks<true>(slot, cursor, first, blocks_in_portion);
+    else
+      copy_blocks<false>(slot, cursor, first, left);
+  }
+
+  DEVICE void multiply(Total& sums, const u8* slot, u32 number) const {
+    const u32 own = lane() * PAIRS, pair = number * (WAVE * PAIRS) + own;
+    if (pair >= in_row) return;
+    // Which of two pairs comes first, so that eight lanes at a time read from all banks.
+    const u32 turn = PAIRS == 2 ? lane() / 4 % 2 : 0;
+#pragma unroll
+    for (int c = 0; c < columns_at_once; ++c) {
+      quantised::RunWords words[PAIRS][2];
+      quantised::Scales scales[PAIRS][2];
+#pragma unroll
+      for (int k = 0; k < PAIRS; ++k) {
+        const u32 place = own + (k ^ turn);
+        const auto held = Format::pair(Blocks{slot + c * column_bytes, blocks_in_portion},
+                                       place / pairs_in_block, place % pairs_in_block);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          words[k][half] = Format::words(held, half);
+          scales[k][half] = Format::scales(held, half);
+        }
+      }
+#pragma unroll
+      for (int r = 0; r < ROWS; ++r) {
+        const u32 row = (u32)r < this->rows ? r : 0;
+        f32& sum = sums.of[r * columns_at_once + c];
+        i32 dots[PAIRS][2] = {};
+#pragma unroll
+        for (int k = 0; k < PAIRS; ++k)
+#pragma unroll
+          for (int half = 0; half < 2; ++half) {
+            const auto x = quantised::packet(q + row * this->depth + half * (this->depth / 2) +
+                                             (pair + (k ^ turn)) * 16);
+#pragma unroll
+            for (int i = 0; i < 4; ++i)
+              dots[k][half] = dot4((i32)words[k][half].q[i], (i32)x.element[i], dots[k][half]);
+          }
+        add(sum, dots, scales, row, pair, turn);
+      }
+    }
+  }
+
+ private:
+  static constexpr int unit_of(int bytes) { return bytes % 16 == 0 ? 16 : bytes % 8 == 0 ? 8 : 4; }
+  template <bool ALL>
+  DEVICE void copy_blocks(u32 slot, const Cursor& cursor, u32 first, u32 count) const {
+#pragma unroll
+    for (int c = 0; c < columns_at_once; ++c) {
+      u32 before = 0;
+      (copy_plane<ALL, PLANES>(slot + c * column_bytes, cursor.row[c] + first, count, before), ...);
+    }
+  }
+  template <bool ALL, int SIZE>
+  DEVICE void copy_plane(u32 column, u32 block, u32 count, u32& before) const {
+    constexpr int bytes = blocks_in_portion * SIZE, unit = unit_of(bytes);
+    copy_units<unit, bytes / unit, ALL>(column + blocks_in_portion * before, blocks.part(block, before, SIZE),
+                                        count * SIZE / unit);
+    before += SIZE;
+  }
+
+  DEVICE void add_scaled(f32& sum, i32 dot, const quantised::Scales& scales, const Rounding& rounding) const {
+    sum = fmaf(scales.scale * rounding.scale, (f32)dot, sum);
+    if constexpr (Format::has_offset) sum = fmaf(-scales.offset, rounding.sum, sum);
+  }
+  // Dots of runs that share both scales are added as integers.
+  DEVICE void add(f32& sum, const i32 (&dots)[PAIRS][2], const quantised::Scales (&scales)[PAIRS][2], u32 row,
+                  u32 pair, u32 turn) const {
+    if constexpr (quantised::one_rounding<Format>) {
+#pragma unroll
+      for (int k = 0; k < PAIRS; ++k)
+        add_scaled(sum, dots[k][0] + dots[k][1], scales[k][0], roundings[row * in_row + pair + (k ^ turn)]);
+    } else {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const Rounding* const of_half = roundings + (row * 2 + half) * in_row + pair;
+        if constexpr (PAIRS == 2 && Format::pairs_share_scales) {
+          const auto both = *reinterpret_cast<const Packet<Rounding, 2>*>(of_half);
+          add_scaled(sum, dots[0][half] + dots[1][half], scales[0][half],
+                     {both.element[0].scale, both.element[0].sum + both.element[1].sum});
+        } else {
+#pragma unroll
+          for (int k = 0; k < PAIRS; ++k) add_scaled(sum, dots[k][half], scales[k][half], of_half[k ^ turn]);
+        }
+      }
+    }
+  }
+};
+
+// Weights in 16 bits, eight neighbours for each lane; x in f32, the first four of all eights and then the
+// others, so that lanes read neighbours. WHOLE: eights are aligned.
+template <class T, bool WHOLE, int ROWS, class Pairing, int THREADS>
+struct HalfPortions : quantised::WaveColumns<ROWS, Pairing, THREADS> {
+  static_assert(Pairing::count == 2, "two columns");
+  using Base = quantised::WaveColumns<ROWS, Pairing, THREADS>;
+  using typename Base::Total;
+  static constexpr int columns_at_once = 2, length = 8;
+  static constexpr u32 portion = WAVE * length;
+  static constexpr int column_bytes = portion * 2;
+  static constexpr u32 slot_bytes = columns_at_once * column_bytes;
+
+  const T* weights;
+  i64 row_stride;
+  u32 portions;
+  const f32* x;
+
+  DEVICE HalfPortions(const T* from, i64 stride, const f32* numbers, u32 row_count, u32 column_count,
+                      u32 size, u32 shares)
+      : Base(row_count, column_count, size, shares), weights(from), row_stride(stride), x(numbers) {
+    portions = (size + portion - 1) / portion;
+  }
+
+  struct Cursor {
+    const T* row[columns_at_once];
+  };
+  DEVICE Cursor cursor(u32 column) const {
+    return {{weights + this->weight_row(column, 0) * row_stride,
+             weights + this->weight_row(column, 1) * row_stride}};
+  }
+
+  DEVICE void copy(u32 slot, const Cursor& cursor, u32 number) const {
+    const u32 k = number * portion + lane() * length;
+    if (k >= this->depth) return;
+#pragma unroll
+    for (int c = 0; c < columns_at_once; ++c) {
+      const u32 to = slot + c * column_bytes + lane() * 16;
+      if constexpr (WHOLE)
+        streamed::copy<16>(to, reinterpret_cast<const u8*>(cursor.row[c] + k));
+      else
+        for (int e = 0; e < length; ++e)
+          asm volatile("st.shared.u16 [%0], %1;" ::"r"(to + 2 * e), "h"(cursor.row[c][k + e].bits)
+                       : "memory");
+    }
+  }
+
+  DEVICE void multiply(Total& sums, const u8* slot, u32 number) const {
+    const u32 depth = this->depth, place = number * WAVE + lane();
+    if (place * length >= depth) return;
+    f32 w[columns_at_once][length];
+#pragma unroll
+    for (int c = 0; c < columns_at_once; ++c) {
+      const auto packet = bit_cast<Packet<T, length>>(
+          *reinterpret_cast<const Unit16*>(slot + c * column_bytes + lane() * 16));
+#pragma unroll
+      for (int e = 0; e < length; ++e) w[c][e] = load(packet.element[e]);
+    }
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) {
+      const f32* const row = x + ((u32)r < this->rows ? r : 0) * depth + place * 4;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const auto numbers = *reinterpret_cast<const Packet<f32, 4>*>(row + half * (depth / 2));
+#pragma unroll
+        for (int c = 0; c < columns_at_once; ++c)
+#pragma unroll
+          for (int e = 0; e < 4; ++e) {
+            f32& sum = sums.of[r * columns_at_once + c];
+            sum = ::fmaf(w[c][half * 4 + e], numbers.element[e], sum);
+          }
+      }
+    }
+  }
+};
+
+// x for HalfPortions.
+template <class X, bool WHOLE, class Prepare>
+DEVICE void place_rows(const quantised::Operand<X, WHOLE>& x, Prepare& prepare, f32* to) {
+  quantised::prepare_rows(x, prepare, threadIdx.x, blockDim.x,
+                          [&](u32 row, u32 k, const Packet<f32, 4>& numbers, bool there) {
+                            f32* const at = to + row * x.depth + k / 4 % 2 * (x.depth / 2) + k / 8 * 4;
+                            if (there) *reinterpret_cast<Packet<f32, 4>*>(at) = numbers;
+                          });
+}
+
+// ---- the product ----
+
+// The portions of a wave in the order in which it multiplies them.
+template <class Work, int SLOTS>
+class Stream {
+ public:
+  // `shared`: SLOTS for each wave.
+  DEVICE Stream(const Work& work, u8* shared)
+      : work_(work),
+        slots_(shared + wave() * (SLOTS * Work::slot_bytes)),
+        address_(shared_address(slots_)),
+        column_(work.first),
+        portion_(work.part),
+        cursor_(work.cursor(work.first)) {}
+
+  DEVICE void start() {
+#pragma unroll
+    for (int slot = 0; slot < SLOTS; ++slot) fill(slot);
+  }
+  // All lanes have read what the slot held.
+  DEVICE void fill(int slot) {
+    if (column_ < work_.end) {
+      work_.copy(address_ + slot * Work::slot_bytes, cursor_, portion_);
+      portion_ += work_.parts;
+      if (portion_ >= work_.portions) {
+        portion_ = work_.part;
+        column_ += work_.stride;
+        cursor_ = work_.cursor(column_);
+      }
+    }
+    end_of_slot();
+  }
+  // The oldest slot is the one to be filled next.
+  DEVICE const u8* wait(int slot) const {
+    wait_for_slot<SLOTS - 1>();
+    return slots_ + slot * Work::slot_bytes;
+  }
+
+ private:
+  const Work& work_;
+  const u8* slots_;
+  u32 address_;
+  u32 column_, portion_;  // to be copied next
+  typename Work::Cursor cursor_;
+};
+
+// After Stream::start(), and when x is there. As quantised::multiply_few().
+template <class Work, int SLOTS, class Finish>
+DEVICE void multiply(const Work& work, Stream<Work, SLOTS>& stream, f32 factor, Finish finish) {
+  u32 column = work.first, portion = work.part;
+  int slot = 0;
+  finish.start(0, 0);
+  typename Work::Total sums = {};
+  for (u32 base = work.begin; base < work.end;) {
+    work.multiply(sums, stream.wait(slot), portion);
+    wave_barrier();
+    stream.fill(slot);
+    slot = slot + 1 == SLOTS ? 0 : slot + 1;
+    portion += work.parts;
+    if (portion < work.portions) continue;
+    work.finish(sums, column, factor, finish);
+    sums = {};
+    portion = work.part;
+    column += work.stride;
+    base += work.stride;
+  }
+}
+
+}  // namespace streamed
