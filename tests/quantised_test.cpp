@@ -337,9 +337,12 @@ TEST(QuantisedProducts, FollowEachOther) {
   for (const Device device : tested_devices())
     for (const DType format : {DType::q8_0, DType::q4_0, DType::q4_k, DType::q6_k, DType::f16, DType::bf16}) {
       const DeviceScope here(device);
-      const bool fast = device.kind == DeviceKind::cuda;
-      const std::int64_t width = fast ? 2304 : 512, inner = fast ? 9216 : 256;
+      const bool slow = device.kind == DeviceKind::rocm && brief();
+      if (slow && format != DType::q8_0 && format != DType::q4_k) continue;
+      const bool large = device.kind == DeviceKind::cuda;
+      const std::int64_t width = large ? 2304 : 256, inner = large ? 9216 : 256;
       for (const std::int64_t rows : {1, 2, 5}) {
+        if (slow && rows == 2) continue;
         SCOPED_TRACE(to_string(device) + " " + std::string(dtype_name(format)) + " " + std::to_string(rows));
         manual_seed(43);
         const auto weights = [&](std::int64_t columns, std::int64_t depth) {
@@ -351,7 +354,7 @@ TEST(QuantisedProducts, FollowEachOther) {
           Tensor up, down, square;
         };
         std::vector<Layer> layers;
-        for (int i = 0; i < 3; ++i)
+        for (int i = 0; i < (slow ? 2 : 3); ++i)
           layers.push_back({weights(2 * inner, width), weights(width, inner), weights(width, width)});
         const auto run = [&](const Tensor& start, bool alone) {
           const auto step = [&](const Tensor& x) { return alone ? x.eval() : x; };
@@ -366,7 +369,7 @@ TEST(QuantisedProducts, FollowEachOther) {
         };
         Compiled together =
             compile([&](const std::vector<Tensor>& in) { return std::vector<Tensor>{run(in[0], false)}; });
-        for (int turn = 0; turn < 4; ++turn) {
+        for (int turn = 0; turn < 3; ++turn) {
           const Tensor start = randn({rows, width}).eval();
           const auto expected = run(start, true).to_vector<float>(),
                      found = together({start})[0].to_vector<float>();

@@ -19,4 +19,8 @@ inline std::vector<Device> tested_devices() {
   return found;
 }
 
+// On an emulated chip every kernel costs a compilation: with HEARTH_TEST_BRIEF set, tests leave out what
+// repeats others there.
+inline bool brief() { return std::getenv("HEARTH_TEST_BRIEF") != nullptr; }
+
 }  // namespace hearth

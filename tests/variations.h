@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <functional>
 
@@ -13,6 +12,7 @@
 #include "hearth/grad.h"
 #include "hearth/ops.h"
 #include "op_cases.h"
+#include "test_devices.h"
 
 namespace hearth::testing {
 
@@ -146,11 +146,9 @@ inline const char* name_of(Layout layout) {
 }
 
 // ---- which of them
-// On an emulated chip every kernel costs a compilation, and all variations need thousands. With
-// HEARTH_TEST_BRIEF set every case is still compared, forwards and backwards, and every operation in each
-// dtype that models compute in, but only f32 comes in every layout, and halves not in cases that repeat
-// others.
-inline bool brief() { return std::getenv("HEARTH_TEST_BRIEF") != nullptr; }
+// All variations need thousands of kernels. Where the run is to be brief() every case is still compared,
+// forwards and backwards, and every operation in each dtype that models compute in, but only f32 comes in
+// every layout, and halves not in cases that repeat others.
 
 struct Variation {
   DType dtype;
