@@ -272,13 +272,14 @@ TEST(StoredHeads, OfSlotsOutOfRangeAreAnError) {
   for (const Device device : tested_devices()) {
     const DeviceScope here(device);
     const Tensor x = ones({1, 256}), w = quantise(ones({64, 256}), DType::q8_0);
-    const Tensor all = quantised_matmul(x, w), positions = zeros({1}, DType::i64);
+    const Tensor all = quantised_matmul(x, w), positions = zeros({1}, DType::i64).eval();
     const Tensor both = narrow(all, 1, 0, 48).reshape({1, 3, 16});
     const Tensor turned = rope(both.transpose(0, 1), positions).transpose(0, 1);
-    const Tensor to = full({1}, 9, DType::i64), cache = zeros({4, 1, 16}, DType::f16);
+    const Tensor to = full({1}, 9, DType::i64).eval(), cache = zeros({4, 1, 16}, DType::f16).eval();
     const Tensor k = store_rows(cache, to, narrow(turned, 1, 2, 1)),
                  v = store_rows(cache, to, narrow(all, 1, 48, 16).reshape({1, 1, 16}));
-    const Tensor q = narrow(turned, 1, 0, 2) * 2.0;
+    const Tensor q = cached_attention(narrow(turned, 1, 0, 2), k, v, positions, positions,
+                                      zeros({1, 4}, DType::i64).eval(), {.scale = 1});
     EXPECT_THROW(
         {
           eval({k, v, q});

@@ -130,6 +130,8 @@ class FewRowsKernel final : public BlockProduct {
                    &cache = step.inputs[stored_->keys];
       position_step_ = positions.strides[0];
       frequencies_given_ = stored_->keys == 4;
+      const std::uint32_t turns = frequencies_given_ ? 1u << 2 | 1u << 3 : 1u << 2;
+      steady_turns_ = (step.steady & turns) == turns;
       if (frequencies_given_) frequency_step_ = frequencies.strides[0];
       key_slot_step_ = step.inputs[stored_->keys + 1].strides[0];
       value_slot_step_ = step.inputs[stored_->values + 1].strides[0];
@@ -276,10 +278,9 @@ class FewRowsKernel final : public BlockProduct {
         in_block ? fmt::format("const {}* x, i64 row_stride, i64 k_stride", type)
                  : "const u8* q, const Rounding* roundings",
         epsilon_ ? ", const f32* norm_weight, f32 epsilon" : "");
-    text += fmt::format("    u32 depth, u32 parts{}) {{\n",
-                        stored_ ? fmt::format(", StoreHeads<{}, {}> finish", storage_type(cache_dtype_),
-                                              stored_->rope.interleaved)
-                                : finish_.parameters);
+    text += fmt::format(
+        "    u32 depth, u32 parts{}) {{\n",
+        stored_ ? fmt::format(", StoreHeads<{}> heads", storage_type(cache_dtype_)) : finish_.parameters);
     if (in_block)
       text += tile_.slots == 0
                   ? "  u8* const held = launched_shared<u8>();\n"
@@ -294,10 +295,16 @@ class FewRowsKernel final : public BlockProduct {
     text += blocks ? "  const Work work(blocks, q, roundings, rows, columns, depth, parts);\n"
                    : "  f32* const numbers = reinterpret_cast<f32*>(held);\n"
                      "  const Work work(weights, weight_stride, numbers, rows, columns, depth, parts);\n";
-    if (!stored_)
+    if (stored_)
+      text += fmt::format(
+          "  __shared__ f32 cosines[{0} * {1}], sines[{0} * {1}];\n"
+          "  const FinishHeads<{2}, {3}> finish(heads, cosines, sines);\n",
+          tile_.rows, stored_->size / 2, storage_type(cache_dtype_), stored_->rope.interleaved);
+    else
       text += fmt::format("  const Finish finish{{GemmStack{{}}, rows, columns{}}};\n", finish_.members);
     if (epsilon_) text += "  if (threadIdx.x * 32 < depth) bring_near(norm_weight + threadIdx.x * 32);\n";
     text += waiting_text();
+    if (stored_ && !in_block) text += "  barrier();\n";
     if (epsilon_)
       text += fmt::format(
           "  __shared__ f32 squares[{0} * {1} / WAVE];\n"
@@ -314,13 +321,16 @@ class FewRowsKernel final : public BlockProduct {
     return kernel_text(text, tile_.slots > 0 ? "streamed.h" : "quantised.h");
   }
 
-  // Weights may be copied before the kernel waits if nothing in the plan writes them.
-  std::string_view waiting_text() const {
-    if (tile_.slots == 0) return "  work.bring_near();\n  after_previous();\n";
-    return steady_weights_ ? "  streamed::Stream<Work, slots> stream(work, launched_shared<u8>());\n"
-                             "  stream.start();\n  after_previous();\n"
-                           : "  streamed::Stream<Work, slots> stream(work, launched_shared<u8>());\n"
-                             "  after_previous();\n  stream.start();\n";
+  // What nothing in the plan writes may be read before the kernel waits.
+  std::string waiting_text() const {
+    const bool streams = tile_.slots > 0;
+    const std::string start = streams ? "  stream.start();\n" : "",
+                      angles = stored_ ? "  heads.compute_angles(cosines, sines);\n" : "";
+    std::string text = streams ? "  streamed::Stream<Work, slots> stream(work, launched_shared<u8>());\n"
+                               : "  work.bring_near();\n";
+    text += (steady_weights_ ? start : "") + (steady_turns_ ? angles : "");
+    text += "  after_previous();\n";
+    return text + (steady_weights_ ? "" : start) + (steady_turns_ ? "" : angles);
   }
 
   std::string preparing_text(std::string_view type) const {
@@ -350,7 +360,7 @@ class FewRowsKernel final : public BlockProduct {
   bool steady_weights_;
   std::optional<StoredHeads> stored_;
   std::int64_t position_step_ = 0, frequency_step_ = 0, key_slot_step_ = 0, value_slot_step_ = 0;
-  bool frequencies_given_ = false;
+  bool frequencies_given_ = false, steady_turns_ = false;  // of the rope's angles
   DType cache_dtype_ = DType::f32;
   std::int64_t cache_slots_ = 0;
   std::unique_ptr<Kernel> copy_;
@@ -382,7 +392,7 @@ bool few_rows_store_heads(const GpuDevice& device, const Step& product, const St
     return is_floating(cache.dtype) && dtype_size(cache.dtype) <= 4 && cache.contiguous();
   };
   return fits(device, x, weight) && tile_of(device, x, weight).columns == 2 && x.dtype == DType::f32 &&
-         heads.size <= 1024 && dense_cache(0) && dense_cache(3) && store.inputs[1].dtype == DType::i64 &&
+         heads.size <= 256 && dense_cache(0) && dense_cache(3) && store.inputs[1].dtype == DType::i64 &&
          store.inputs[4].dtype == DType::i64;
 }
 

@@ -180,7 +180,8 @@ class CachedAttentionKernel final : public Kernel {
     const std::int64_t capacity =
         shape_.window > 0 ? std::min<std::int64_t>(shape_.window, std::int64_t{shape_.pages} * shape_.page)
                           : std::int64_t{shape_.pages} * shape_.page;
-    const std::int64_t wanted = (4 * device.compute_units() + blocks_ - 1) / blocks_;
+    const std::int64_t at_once = (device.target().amd ? 4 : 2) * device.compute_units();
+    const std::int64_t wanted = (at_once + blocks_ - 1) / blocks_;
     shape_.splits = static_cast<int>(
         std::clamp<std::int64_t>(std::min(wanted, capacity / least_keys), 1, most_attention_splits));
     attend_ = device.function({"cached_attention", text(step), {}, scaled_ ? 8u : 16u}, "cached_attention");
@@ -207,15 +208,18 @@ class CachedAttentionKernel final : public Kernel {
  private:
   std::string text(const Step& step) const {
     const std::string_view q = storage_type(step.inputs[0].dtype), cache = storage_type(step.inputs[1].dtype);
+    constexpr std::uint32_t indices = 1u << 3 | 1u << 4 | 1u << 5;  // sequences, positions, table
+    const bool steady = (step.steady & indices) == indices;
     return fmt::format(
         "#include \"key_value_cache.h\"\n"
         "KERNEL_OF(256) void cached_attention(CachedAttentionShape shape, const {0}* q, const {1}* keys,\n"
         "    const {1}* values, const f16* key_scales, const f16* value_scales, const i64* sequences,\n"
         "    const i64* positions, const i64* table, {0}* out, f32* scratch, u32* arrived, Fault fault) {{\n"
-        "  after_previous();\n"
+        "{5}"
         "  cached::attend<{0}, {1}, {2}, {3}, {4}>(shape, q, keys, values, key_scales, value_scales,\n"
-        "      sequences, positions, table, out, scratch, arrived, fault);\n}}\n",
-        q, cache, heads_, shape_.features, shape_.soft_cap > 0);
+        "      sequences, positions, table, out, scratch, arrived, fault, [] {{{6}}});\n}}\n",
+        q, cache, heads_, shape_.features, shape_.soft_cap > 0, steady ? "" : "  after_previous();\n",
+        steady ? " after_previous(); " : "");
   }
 
   GpuDevice& device_;

@@ -171,17 +171,19 @@ DEVICE void combine(const Partial<FEATURES>& partial, i64 first, int heads, int 
 
 // A block has HEADS heads of one group for one query and one split of its keys. Neighbouring lanes, a team,
 // take a key together. `scratch`: of a Partial, or null where there is one split; the last block of a query's
-// heads combines the splits, after `arrived` has told it that it is the last.
-template <class Q, class T, int HEADS, int FEATURES, bool SOFT_CAP>
+// heads combines the splits, after `arrived` has told it that it is the last. Splits without keys have left
+// when `wait` is called; until then only `sequences`, `positions` and `table` are read.
+template <class Q, class T, int HEADS, int FEATURES, bool SOFT_CAP, class Wait>
 DEVICE void attend(const CachedAttentionShape& shape, const Q* q, const T* keys, const T* values,
                    const f16* key_scales, const f16* value_scales, const i64* sequences, const i64* positions,
-                   const i64* table, Q* out, f32* scratch, u32* arrived, const Fault& fault) {
+                   const i64* table, Q* out, f32* scratch, u32* arrived, const Fault& fault, Wait wait) {
   constexpr int lanes = lanes_for(FEATURES), teams = threads / lanes, waves = threads / WAVE;
   __shared__ Running shared[waves][HEADS][lanes];
   const int per_group = shape.heads / shape.groups, head_blocks = (per_group + HEADS - 1) / HEADS;
-  u32 block = blockIdx.x;
-  const int split = (int)(block % (u32)shape.splits);
-  block /= (u32)shape.splits;
+  // First the splits that always have keys.
+  const u32 of_split = gridDim.x / (u32)shape.splits;
+  const int split = (int)(blockIdx.x / of_split);
+  u32 block = blockIdx.x % of_split;
   arrived += block;
   const int head_block = (int)(block % (u32)head_blocks);
   block /= (u32)head_blocks;
@@ -198,6 +200,7 @@ DEVICE void attend(const CachedAttentionShape& shape, const Q* q, const T* keys,
   const bool fine = sequence < (u64)shape.sequences && inside;
   const Seen seen(shape, inside ? last : 0);
   if (split >= seen.splits) return;
+  wait();
   const i64 begin = seen.first + split * seen.share;
   const i64 end = fine ? min(begin + seen.share, seen.first + seen.count) : begin;
   const i64* const pages = table + (fine ? sequence : 0) * (u64)shape.pages;
