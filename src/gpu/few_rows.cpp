@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <numeric>
 #include <optional>
 
@@ -88,7 +89,11 @@ FewTile tile_of(const GpuDevice& device, const Layout& x, const Layout& weight) 
   if (tile.rows == few_rows ||
       (tile.rows >= 4 && is_quantised(weight.dtype) && block_elements(weight.dtype) == 256))
     tile.ahead = 1;
-  const bool streams = !is_quantised(weight.dtype) || rounds_in_block(weight.dtype, rows, depth);
+  // Streamed blocks are numbered in 32 bits.
+  const bool streams =
+      !is_quantised(weight.dtype) || (rounds_in_block(weight.dtype, rows, depth) &&
+                                      element_count(weight.shape) / block_elements(weight.dtype) <=
+                                          std::numeric_limits<std::uint32_t>::max());
   if (streams) tile.slots = most_slots(device, weight.dtype, rows, depth);
   if (tile.slots > 0) tile.columns = streamed_columns;
   tile.rounds_in_block = tile.slots > 0 || rounds_in_block(weight.dtype, rows, depth);
