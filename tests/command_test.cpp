@@ -54,9 +54,16 @@ class Command : public testing::Test {
   }
 };
 
+TEST_F(Command, AnUnknownCommandIsNamed) {
+  const Ran unknown = run("nonsense --help");
+  EXPECT_EQ(unknown.status, 2);
+  EXPECT_NE(unknown.errors.find("there is no command 'nonsense'"), std::string::npos) << unknown.errors;
+}
+
 TEST_F(Command, WhatCannotBeWrittenIsAnError) {
   if (std::filesystem::exists("/dev/full")) {
     EXPECT_EQ(run("devices >/dev/full 2>/dev/null; exit $?").status, 1);
+    EXPECT_EQ(run("--help >/dev/full 2>/dev/null; exit $?").status, 1);
   }
   EXPECT_EQ(run("devices >/dev/null; exit $?").status, 0);
   // The figures come before the file that cannot be made.

@@ -3,9 +3,23 @@
 
 #include <cstdio>
 #include <exception>
+#include <iostream>
 #include <new>
 
 #include "cli/commands.h"
+
+namespace {
+
+// The status, if standard output took everything: into a file on a full disk, say, what was written counts,
+// not what was tried.
+int written(int status) {
+  std::cout.flush();
+  if (std::cout.good() && std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
+  fmt::print(stderr, "hearth: error: not everything could be written to standard output\n");
+  return hearth::cli::failure;
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   using namespace hearth;
@@ -41,14 +55,15 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
+    if (app.get_subcommands().empty() && argc > 1 && argv[1][0] != '-') {
+      fmt::print(stderr, "hearth: error: there is no command '{}'\nTry 'hearth --help'.\n", argv[1]);
+      return cli::usage_error;
+    }
     // --help and --version come this way too, with status 0.
-    return app.exit(error) == 0 ? cli::success : cli::usage_error;
+    return written(app.exit(error) == 0 ? cli::success : cli::usage_error);
   }
   try {
-    const int status = action();
-    // Into a file on a full disk, say: what was written counts, not what was tried.
-    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
-    fmt::print(stderr, "hearth: error: not everything could be written to standard output\n");
+    return written(action());
   } catch (const std::bad_alloc&) {
     fmt::print(stderr, "hearth: error: out of memory\n");
   } catch (const std::exception& error) {
