@@ -154,8 +154,8 @@ void expect_products_of_the_numbers(Device device, DType format, const Size& siz
 TEST_P(Quantised, ProductsAreThoseOfTheNumbers) {
   manual_seed(5);
   const std::int64_t block = block_elements(format());
-  std::vector<Size> sizes = {{1, 1, block}, {1, 33, 512}, {2, 17, 2 * block},
-                             {3, 130, 768}, {1, 5, 8192}, {0, 4, block}};
+  std::vector<Size> sizes = {{1, 1, block}, {1, 33, 512}, {2, 17, 2 * block}, {3, 130, 768},
+                             {1, 5, 8192},  {1, 5, 4352}, {0, 4, block}};
   for (std::int64_t m : {4, 5, 8, 9, 17}) sizes.push_back({m, 40, 512});
   sizes.push_back({70, 131, 3 * 256});
   sizes.push_back({33, 9, 9 * 256});

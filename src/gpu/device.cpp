@@ -108,7 +108,9 @@ GpuDevice::GpuDevice(const Driver& driver, int ordinal, Device device)
     : GpuDevice(driver, ordinal, device, ask(driver, ordinal),
                 std::make_unique<DriverMemory>(driver, ordinal)) {}
 
-GpuDevice::~GpuDevice() = default;
+GpuDevice::~GpuDevice() {
+  if (try_use()) driver_.call.release_host(fault_);
+}
 
 void GpuDevice::configure(const Config& config) {
   pool_->configure(config);

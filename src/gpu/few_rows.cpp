@@ -65,8 +65,12 @@ bool portions_fit(DType format, std::int64_t depth) {
   });
 }
 
-// Two blocks fit, so that the next kernel's weights are on their way while this one still multiplies.
-constexpr int shared_of_block = 110 << 10;
+// Of x and slots. Two blocks fit on sm_90, so that the next kernel's weights are on their way while this one
+// still multiplies; what kernels declare besides is less than `declared`.
+int shared_of_block(const GpuDevice& device) {
+  constexpr std::size_t for_two = 110 << 10, declared = 12 << 10;
+  return static_cast<int>(std::min(for_two, device.target().shared_bytes - declared));
+}
 constexpr int streamed_columns = 2;  // of a wave at a time
 
 // How many slots a wave can have; 0: too few for it to be worthwhile.
@@ -74,7 +78,7 @@ int most_slots(const GpuDevice& device, DType format, std::int64_t rows, std::in
   constexpr std::int64_t least = 2, most = 8;
   if (!device.target().early_start || device.wave_size() != 32 || !portions_fit(format, depth)) return 0;
   const auto waves = static_cast<std::int64_t>(threads) / device.wave_size();
-  const auto left = shared_of_block - static_cast<std::int64_t>(held_bytes(format, rows, depth));
+  const auto left = shared_of_block(device) - static_cast<std::int64_t>(held_bytes(format, rows, depth));
   const std::int64_t slots = left / (waves * streamed_columns * portion_bytes(format));
   return slots < least ? 0 : static_cast<int>(std::min(slots, most));
 }
@@ -246,7 +250,7 @@ class FewRowsKernel final : public BlockProduct {
     const Function& multiply = (whole ? whole_ : by_element_).get(device_, source, "multiply_blocks");
     // The same for all sizes: kernels of one text are one.
     if (tile_.slots > 0)
-      device_.check(device_.driver().call.allow_shared(multiply.handle, shared_of_block),
+      device_.check(device_.driver().call.allow_shared(multiply.handle, shared_of_block(device_)),
                     "asking for shared memory");
     return multiply;
   }

@@ -97,8 +97,9 @@ std::size_t batch_steps(const LinearGraph& graph, const Backend& backend, std::v
     std::size_t needed_by = never;
     for (const auto output : draft.outputs) needed_by = std::min(needed_by, first_use[output]);
     if (most > 1) {
+      // A number that is read as memory is written by a step: it is not there from the beginning.
       const bool early = std::all_of(draft.inputs.begin(), draft.inputs.end(),
-                                     [&](const Source& input) { return graph.is_leaf(input.root); });
+                                     [&](const Source& input) { return graph.ops[input.root] == Op::value; });
       const auto [found, is_new] = open.try_emplace({*kind, early}, batches.size());
       if (!is_new) {
         Batch& batch = batches[found->second];

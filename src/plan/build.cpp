@@ -36,7 +36,8 @@ void mark_steady_inputs(const LinearGraph& graph, const std::vector<Replacement>
     const std::size_t count = std::min<std::size_t>(draft.inputs.size(), 32);
     for (std::size_t i = 0; i < count; ++i) {
       const std::uint32_t root = draft.inputs[i].root;
-      if (graph.is_leaf(root) && !replaced.contains(graph.nodes[root])) draft.step.steady |= 1u << i;
+      // A number that is read as memory is written by a step.
+      if (graph.ops[root] == Op::value && !replaced.contains(graph.nodes[root])) draft.step.steady |= 1u << i;
     }
   }
 }
@@ -69,9 +70,13 @@ void add_steps(const Drafts& drafts, Kernels& kernels, const Placement& placemen
       plan.places.push_back(place);
       plan.elements.push_back({dtype, element_count(draft.step.inputs[i].shape)});
     }
-    for (auto node : draft.outputs) {
+    for (std::size_t k = 0; k < draft.outputs.size(); ++k) {
+      const std::uint32_t node = draft.outputs[k];
       plan.places.push_back(places[node]);
-      plan.elements.push_back({graph.nodes[node]->dtype, graph.nodes[node]->count()});
+      std::int64_t count = graph.nodes[node]->count();
+      if (const auto& heads = draft.step.stored; heads && k == 0)  // only queries, which come first
+        count = heads->heads * draft.step.domain[0] * heads->size;
+      plan.elements.push_back({graph.nodes[node]->dtype, count});
     }
     step.numbers = static_cast<std::uint32_t>(draft.numbers.size());
     plan.numbers.insert(plan.numbers.end(), draft.numbers.begin(), draft.numbers.end());

@@ -284,7 +284,8 @@ class Stream {
   // All lanes have read what the slot held.
   DEVICE void fill(int slot) {
     if (column_ < work_.end) {
-      work_.copy(address_ + slot * Work::slot_bytes, cursor_, portion_);
+      // There may be fewer portions than waves that share them.
+      if (portion_ < work_.portions) work_.copy(address_ + slot * Work::slot_bytes, cursor_, portion_);
       portion_ += work_.parts;
       if (portion_ >= work_.portions) {
         portion_ = work_.part;
