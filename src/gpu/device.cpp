@@ -152,10 +152,10 @@ bool GpuDevice::answer(int code) const {
 
 void GpuDevice::poll(const std::function<int()>& question) const {
   const auto begin = std::chrono::steady_clock::now();
-  // Sleeping costs at most a fiftieth of the wait: a step of training or a token is over in a few
-  // milliseconds.
+  // A token is over in a few milliseconds, and its successor waits for us: waking up from sleep would cost up
+  // to a tenth of it. Longer work loses at most a fiftieth of the wait to sleep.
   using namespace std::chrono_literals;
-  constexpr std::chrono::duration<double> spinning = 1ms, longest = 500us;
+  constexpr std::chrono::duration<double> spinning = 20ms, longest = 500us;
   while (!answer(question())) {
     const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
     if (failed()) throw DeviceError(failure());  // another thread's wait has ended

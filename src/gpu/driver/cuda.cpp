@@ -110,8 +110,12 @@ int graph_follow_early(void* graph, void* after, void* node) {
   return cuda.graph_add_dependencies(graph, &after, &node, edge, 1);
 }
 int allow_shared(void* function, int bytes) {
-  constexpr int max_dynamic_shared = 8;
-  return cuda.set_function_attribute(function, max_dynamic_shared, bytes);
+  constexpr int max_dynamic_shared = 8, shared_percent = 9;
+  const int code = cuda.set_function_attribute(function, max_dynamic_shared, bytes);
+  if (code != 0) return code;
+  // Unasked, a compute unit makes as much of its memory shared as the blocks of this kernel can use: the next
+  // one, if it needs more, could not start beside it.
+  return cuda.set_function_attribute(function, shared_percent, 100);
 }
 int enable_peer(int peer) {
   void* context = nullptr;
