@@ -134,6 +134,12 @@ class StoreRowsKernel final : public Kernel {
 
 // ---- cached_attention
 
+// Shared memory that is only held, so that no two blocks of attention fit on a compute unit beside one of a
+// product.
+unsigned held_bytes(const GpuDevice& device) {
+  return static_cast<unsigned>(device.target().shared_bytes / 4);
+}
+
 class CachedAttentionKernel final : public Kernel {
  public:
   CachedAttentionKernel(GpuDevice& device, const Step& step) : device_(device) {
@@ -180,11 +186,18 @@ class CachedAttentionKernel final : public Kernel {
     const std::int64_t capacity =
         shape_.window > 0 ? std::min<std::int64_t>(shape_.window, std::int64_t{shape_.pages} * shape_.page)
                           : std::int64_t{shape_.pages} * shape_.page;
+    // More numbers of a lane than these would not leave registers for the kernel beside it.
+    spreads_ =
+        device.target().early_start && blocks_ <= device.compute_units() && dtype_size(keys.dtype) <= 2;
     const std::int64_t at_once = (device.target().amd ? 4 : 2) * device.compute_units();
-    const std::int64_t wanted = (at_once + blocks_ - 1) / blocks_;
+    const std::int64_t wanted =
+        spreads_ ? device.compute_units() / blocks_ : (at_once + blocks_ - 1) / blocks_;
     shape_.splits = static_cast<int>(
         std::clamp<std::int64_t>(std::min(wanted, capacity / least_keys), 1, most_attention_splits));
     attend_ = device.function({"cached_attention", text(step), {}, scaled_ ? 8u : 16u}, "cached_attention");
+    if (spreads_)
+      device_.check(device_.driver().call.allow_shared(attend_.handle, static_cast<int>(held_bytes(device))),
+                    "asking for shared memory");
   }
 
   std::size_t scratch_bytes() const override {
@@ -198,9 +211,15 @@ class CachedAttentionKernel final : public Kernel {
     if (blocks_ == 0) return;
     void* const* in = arguments.inputs;
     const bool split = shape_.splits > 1;
-    device_.launch(attend_, {.x = static_cast<unsigned>(blocks_ * shape_.splits), .threads = threads}, shape_,
-                   in[0], in[1], in[2], scaled_ ? in[6] : nullptr, scaled_ ? in[7] : nullptr, in[3], in[4],
-                   in[5], arguments.outputs[0], split ? arguments.scratch : nullptr,
+    LaunchShape launch{.x = static_cast<unsigned>(blocks_ * shape_.splits), .threads = threads};
+    if (spreads_) {
+      launch.x = static_cast<unsigned>(device_.compute_units());
+      launch.shared = held_bytes(device_);
+      launch.spreads = true;
+    }
+    device_.launch(attend_, launch, shape_, in[0], in[1], in[2], scaled_ ? in[6] : nullptr,
+                   scaled_ ? in[7] : nullptr, in[3], in[4], in[5], arguments.outputs[0],
+                   split ? arguments.scratch : nullptr,
                    split ? device_.arrivals(static_cast<std::size_t>(blocks_)) : nullptr,
                    Fault{device_.fault(), static_cast<std::uint64_t>(Op::cached_attention)});
   }
@@ -212,19 +231,20 @@ class CachedAttentionKernel final : public Kernel {
     const bool steady = (step.steady & indices) == indices;
     return fmt::format(
         "#include \"key_value_cache.h\"\n"
-        "KERNEL_OF(256) void cached_attention(CachedAttentionShape shape, const {0}* q, const {1}* keys,\n"
+        "KERNEL_OF(256{7}) void cached_attention(CachedAttentionShape shape, const {0}* q, const {1}* keys,\n"
         "    const {1}* values, const f16* key_scales, const f16* value_scales, const i64* sequences,\n"
         "    const i64* positions, const i64* table, {0}* out, f32* scratch, u32* arrived, Fault fault) {{\n"
         "{5}"
-        "  cached::attend<{0}, {1}, {2}, {3}, {4}>(shape, q, keys, values, key_scales, value_scales,\n"
+        "  cached::attend<{0}, {1}, {2}, {3}, {4}, {8}>(shape, q, keys, values, key_scales, value_scales,\n"
         "      sequences, positions, table, out, scratch, arrived, fault, [] {{{6}}});\n}}\n",
         q, cache, heads_, shape_.features, shape_.soft_cap > 0, steady ? "" : "  after_previous();\n",
-        steady ? " after_previous(); " : "");
+        steady ? " after_previous(); " : "", spreads_ ? ", 2" : "", spreads_ && steady);
   }
 
   GpuDevice& device_;
   CachedAttentionShape shape_{};
-  bool scaled_ = false;  // bytes, with scales
+  bool scaled_ = false;   // bytes, with scales
+  bool spreads_ = false;  // a block for each compute unit, so that the product behind it can start early
   int heads_ = 1;
   std::int64_t blocks_ = 0;
   Function attend_;

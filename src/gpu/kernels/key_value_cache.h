@@ -127,34 +127,61 @@ struct Partial {
 };
 
 // The splits of HEADS results from `first` on into one each, by a block: waves share the splits of a result.
+// What is read does not wait for each other: other kernels may keep the memory busy.
 template <class Q, int HEADS, int FEATURES>
 DEVICE void combine(const Partial<FEATURES>& partial, i64 first, int heads, int splits, Q* out) {
   constexpr int waves = threads / WAVE, slices = waves / HEADS, each = (FEATURES + WAVE - 1) / WAVE;
-  __shared__ f32 weights[waves][most_attention_splits], sums[waves][each * WAVE];
+  constexpr int of_lane = (most_attention_splits + WAVE - 1) / WAVE, at_once = 4;
+  __shared__ f32 weights[waves][of_lane * WAVE], sums[waves][each * WAVE];
   const int h = (int)wave() / slices, slice = (int)wave() % slices;
   const i64 result = first + (h < heads ? h : 0);
-  f32 top = -infinity(), total = 0;
-  for (int s = (int)lane(); s < splits; s += WAVE)
-    top = ::fmaxf(top, load_fresh(partial.scales_of(result, s)));
+  f32 tops[of_lane], totals[of_lane];
+#pragma unroll
+  for (int i = 0; i < of_lane; ++i) {
+    const int s = i * WAVE + (int)lane();
+    const f32* const scales = partial.scales_of(result, s < splits ? s : 0);
+    tops[i] = s < splits ? load_fresh(scales) : -infinity();
+    totals[i] = s < splits ? load_fresh(scales + 1) : 0.0f;
+  }
+  // Of some splits from `s` on.
+  struct Some {
+    f32 of[at_once][each];
+  };
+  const auto read = [&](int s) {
+    Some some;
+#pragma unroll
+    for (int a = 0; a < at_once; ++a)
+#pragma unroll
+      for (int e = 0; e < each; ++e) {
+        const int feature = e * WAVE + (int)lane(), split = s + a * slices;
+        const bool there = split < splits && (FEATURES % WAVE == 0 || feature < FEATURES);
+        some.of[a][e] = there ? load_fresh(partial.sums_of(result, split) + feature) : 0.0f;
+      }
+    return some;
+  };
+  Some some = read(slice);
+  f32 top = tops[0], total = 0;
+#pragma unroll
+  for (int i = 1; i < of_lane; ++i) top = ::fmaxf(top, tops[i]);
   top = wave_reduce(top, [](f32 a, f32 b) { return ::fmaxf(a, b); });
-  for (int s = (int)lane(); s < splits; s += WAVE) {
-    const f32* const scales = partial.scales_of(result, s);
-    const f32 weight = top == -infinity() ? 0.0f : fast_exp2(load_fresh(scales) - top);
-    weights[wave()][s] = weight;
-    total = ::fmaf(weight, load_fresh(scales + 1), total);
+#pragma unroll
+  for (int i = 0; i < of_lane; ++i) {
+    const f32 weight = tops[i] == -infinity() ? 0.0f : fast_exp2(tops[i] - top);
+    weights[wave()][i * WAVE + (int)lane()] = weight;
+    total = ::fmaf(weight, totals[i], total);
   }
   total = wave_reduce(total, [](f32 a, f32 b) { return a + b; });
   wave_barrier();
   f32 sum[each] = {};
-#pragma unroll 4
-  for (int s = slice; s < splits; s += slices) {
-    const f32* const from = partial.sums_of(result, s);
+  for (int s = slice;;) {
 #pragma unroll
-    for (int e = 0; e < each; ++e) {
-      const int feature = e * WAVE + (int)lane();
-      if (FEATURES % WAVE == 0 || feature < FEATURES)
-        sum[e] = ::fmaf(weights[wave()][s], load_fresh(from + feature), sum[e]);
-    }
+    for (int a = 0; a < at_once; ++a)
+#pragma unroll
+      for (int e = 0; e < each; ++e)
+        if (s + a * slices < splits) sum[e] = ::fmaf(weights[wave()][s + a * slices], some.of[a][e], sum[e]);
+    s += at_once * slices;
+    if (s >= splits) break;
+    some = read(s);
   }
 #pragma unroll
   for (int e = 0; e < each; ++e) sums[wave()][e * WAVE + (int)lane()] = sum[e];
@@ -171,9 +198,9 @@ DEVICE void combine(const Partial<FEATURES>& partial, i64 first, int heads, int 
 
 // A block has HEADS heads of one group for one query and one split of its keys. Neighbouring lanes, a team,
 // take a key together. `scratch`: of a Partial, or null where there is one split; the last block of a query's
-// heads combines the splits, after `arrived` has told it that it is the last. Splits without keys have left
-// when `wait` is called; until then only `sequences`, `positions` and `table` are read.
-template <class Q, class T, int HEADS, int FEATURES, bool SOFT_CAP, class Wait>
+// heads combines the splits, after `arrived` has told it that it is the last. Before `wait` is called only
+// `sequences`, `positions` and `table` are read; splits without keys leave before, or STAY until then.
+template <class Q, class T, int HEADS, int FEATURES, bool SOFT_CAP, bool STAY, class Wait>
 DEVICE void attend(const CachedAttentionShape& shape, const Q* q, const T* keys, const T* values,
                    const f16* key_scales, const f16* value_scales, const i64* sequences, const i64* positions,
                    const i64* table, Q* out, f32* scratch, u32* arrived, const Fault& fault, Wait wait) {
@@ -181,7 +208,7 @@ DEVICE void attend(const CachedAttentionShape& shape, const Q* q, const T* keys,
   __shared__ Running shared[waves][HEADS][lanes];
   const int per_group = shape.heads / shape.groups, head_blocks = (per_group + HEADS - 1) / HEADS;
   // First the splits that always have keys.
-  const u32 of_split = gridDim.x / (u32)shape.splits;
+  const u32 of_split = (u32)shape.queries * (u32)shape.groups * (u32)head_blocks;
   const int split = (int)(blockIdx.x / of_split);
   u32 block = blockIdx.x % of_split;
   arrived += block;
@@ -199,11 +226,32 @@ DEVICE void attend(const CachedAttentionShape& shape, const Q* q, const T* keys,
   const bool inside = (u64)last < (u64)shape.pages * (u64)shape.page;
   const bool fine = sequence < (u64)shape.sequences && inside;
   const Seen seen(shape, inside ? last : 0);
-  if (split >= seen.splits) return;
-  wait();
+  if (split >= seen.splits) {
+    if (STAY) wait();
+    return;
+  }
   const i64 begin = seen.first + split * seen.share;
   const i64 end = fine ? min(begin + seen.share, seen.first + seen.count) : begin;
   const i64* const pages = table + (fine ? sequence : 0) * (u64)shape.pages;
+  const i64 slot_size = (i64)shape.groups * FEATURES;
+  const u32 page_size = (u32)shape.page;
+  // Where the keys and values of a position are, if they are anywhere.
+  const auto place_of = [&](i64 position, i64& row) {
+    const u32 at = (u32)(position < end ? position : begin), number = at / page_size;
+    const i64 page = pages[number];
+    const bool stored = page >= 0 && (page + 1) * shape.page <= shape.slots;
+    row = (stored ? page * shape.page + (at - number * page_size) : 0) * slot_size + (i64)group * FEATURES;
+    return position < end && stored;
+  };
+  if (STAY && end > begin && (feature * (int)sizeof(T)) % 128 == 0 && feature < FEATURES)
+#pragma unroll
+    for (int a = 0; a < ahead; ++a) {
+      i64 row;
+      if (!place_of(begin + a * teams + team, row)) continue;
+      bring_near(keys + row + feature);
+      bring_near(values + row + feature);
+    }
+  wait();
 
   // Scores are in units of log 2, so that exp2 gives the weights.
   const f32 scale = SOFT_CAP ? shape.scale : shape.scale * 1.44269504088896340736f;
@@ -220,21 +268,14 @@ DEVICE void attend(const CachedAttentionShape& shape, const Q* q, const T* keys,
                                scale
                          : 0.0f;
   }
-  const i64 slot_size = (i64)shape.groups * FEATURES;
-  const u32 page_size = (u32)shape.page;
   for (i64 base = begin; base < end; base += teams * ahead) {  // whole waves: lanes ask each other
     Packet<T, packet> key[ahead], value[ahead];
     f32 key_scale[ahead], value_scale[ahead];
     bool counts[ahead];
 #pragma unroll
     for (int a = 0; a < ahead; ++a) {
-      const i64 position = base + a * teams + team;
-      const u32 at = (u32)(position < end ? position : begin), number = at / page_size;
-      const i64 page = pages[number];
-      const bool stored = page >= 0 && (page + 1) * shape.page <= shape.slots;
-      counts[a] = position < end && stored;
-      const i64 row =
-          (stored ? page * shape.page + (at - number * page_size) : 0) * slot_size + (i64)group * FEATURES;
+      i64 row;
+      counts[a] = place_of(base + a * teams + team, row);
       key[a] = features_of<FEATURES>(keys + row, feature);
       value[a] = features_of<FEATURES>(values + row, feature);
       key_scale[a] = scale_of<FEATURES, T>(key_scales, row, feature);
