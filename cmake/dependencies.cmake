@@ -65,6 +65,16 @@ if(NOT CLI11_FOUND)
   message(WARNING "CLI11 not found: the hearth command is not built")
 endif()
 
+# HTTP, for `hearth serve`.
+find_package(PkgConfig QUIET)
+if(PKG_CONFIG_FOUND)
+  pkg_check_modules(HTTPLIB QUIET IMPORTED_TARGET cpp-httplib)
+endif()
+set(HEARTH_HAVE_HTTPLIB ${HTTPLIB_FOUND})
+if(NOT HTTPLIB_FOUND)
+  message(WARNING "cpp-httplib not found: hearth serve is off")
+endif()
+
 find_package(GTest QUIET)
 set(HEARTH_HAVE_GTEST ${GTest_FOUND})
 if(NOT GTest_FOUND)

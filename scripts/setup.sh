@@ -10,9 +10,10 @@ packages=(
   libgtest-dev libbenchmark-dev
 )
 # For the emulated AMD GPU: LLVM decodes AMD instructions, clang compiles the kernels of its tests. Where a distribution
-# does not have one of these, what needs it is switched off. The Python package needs the last three.
+# does not have one of these, what needs it is switched off: the first is for `hearth serve`, the last three for the
+# Python package.
 optional=(
-  liblzma-dev libllvm19 clang-19 lld-19 llvm-19 libzstd-dev libamdhip64-dev rocm-device-libs python3 python3-venv python3-dev
+  libcpp-httplib-dev liblzma-dev libllvm19 clang-19 lld-19 llvm-19 libzstd-dev libamdhip64-dev rocm-device-libs python3 python3-venv python3-dev
 )
 
 if ! command -v dpkg-query >/dev/null; then

@@ -37,6 +37,7 @@ int main(int argc, char** argv) {
   cli::Action action;
   cli::add_run(app, action);
   cli::add_chat(app, action);
+  cli::add_serve(app, action);
   cli::add_inspect(app, action);
   cli::add_tokenize(app, action);
   cli::add_convert(app, action);

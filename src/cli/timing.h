@@ -2,14 +2,11 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
 #include <vector>
 
-namespace hearth::cli {
+#include "base/clock.h"
 
-inline double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
+namespace hearth::cli {
 
 // Of at least one value; the larger of the two in the middle of an even number.
 inline double median(std::vector<double> values) {

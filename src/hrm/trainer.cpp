@@ -1,10 +1,10 @@
 // The training loop of reasoning models.
 #include <fmt/format.h>
 
-#include <chrono>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "hearth/error.h"
 #include "hearth/hrm_train.h"
@@ -22,12 +22,6 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TrainLine, step, seconds, loss, token_loss, a
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(EvaluationLine, step, figures)
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // What must agree for one run to go on from another's checkpoint.
 nlohmann::json fingerprint(const TrainOptions& o) {

@@ -54,10 +54,10 @@ struct Model::State {
   void truncate(Sequence& sequence, std::int64_t count);
   std::int64_t shift(Sequence& sequence, std::int64_t keep);  // as Session::shift
   const Tokenizer& tokenizer_or_throw() const;
+  std::int64_t chunk_size() const;  // tokens that one run of the decoder takes at most
 
  private:
   void check(const Piece& piece) const;
-  std::int64_t chunk_size() const;
   bool attends_together(std::int64_t tokens) const;
   struct Indices {
     std::vector<std::int64_t> values;

@@ -2,10 +2,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <numeric>
 
+#include "base/clock.h"
 #include "hearth/eval.h"
 #include "hearth/grad.h"
 #include "hearth/precision.h"
@@ -19,12 +19,7 @@
 namespace hearth::train {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using data::Batch;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 std::int64_t sample_count(const Batch& batch) {
   return batch.empty() || batch[0].ndim() == 0 ? 1 : batch[0].size(0);

@@ -1,0 +1,296 @@
+// Requests that share the steps of a model.
+#include "hearth/batcher.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "base/clock.h"
+#include "hearth/error.h"
+#include "llm/continuation.h"
+#include "llm/model.h"
+
+namespace hearth::llm {
+namespace {
+
+// A request, from when it was submitted to its end.
+struct Job {
+  std::vector<TokenId> prompt;
+  GenerateOptions options;
+  Batcher::Each each;
+  Batcher::Done done;
+  std::unique_ptr<grammar::TokenMask> mask;
+  std::optional<Continuation> text;
+  std::optional<TokenId> next;  // chosen, to be fed; none while the prompt is read
+  Clock::time_point since;      // when it was given a sequence, then when its prompt had been read
+};
+
+// A sequence of the cache, and who has it. What it read last is kept for the next one.
+struct Place {
+  Session session;
+  std::unique_ptr<Job> job;
+};
+
+}  // namespace
+
+struct Batcher::State {
+  Model model;
+  std::vector<Place> places;  // only for the thread
+  mutable std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<std::unique_ptr<Job>> waiting;
+  Stats stats;
+  bool stopping = false;
+  std::thread thread;
+
+  explicit State(const Model& of) : model(of) {
+    static_cast<void>(model.tokenizer());
+    for (std::int64_t i = 0; i < model.state()->most_sequences; ++i) places.push_back({Session(model), {}});
+  }
+
+  void run() {
+    while (take_waiting()) {
+      read_prompt();
+      share_step();
+    }
+    for (Place& place : places)
+      if (place.job) end(place, FinishReason::cancelled);
+    for (;;) {
+      std::unique_ptr<Job> job;
+      {
+        const std::lock_guard lock(mutex);
+        if (waiting.empty()) return;
+        job = std::move(waiting.front());
+        waiting.pop_front();
+      }
+      GenerateResult nothing;
+      nothing.reason = FinishReason::cancelled;
+      job->done(std::move(nothing), nullptr);
+    }
+  }
+
+ private:
+  bool any_running() const {
+    return std::any_of(places.begin(), places.end(), [](const Place& place) { return place.job != nullptr; });
+  }
+  bool any_generating() const {
+    return std::any_of(places.begin(), places.end(),
+                       [](const Place& place) { return place.job && place.job->next; });
+  }
+
+  // Gives free places to those that wait; waits where there is nothing to do. False: it is time to stop.
+  bool take_waiting() {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return stopping || !waiting.empty() || any_running(); });
+    if (stopping) return false;
+    while (!waiting.empty()) {
+      Place* const place = place_for(waiting.front()->prompt);
+      if (place == nullptr) break;
+      place->job = std::move(waiting.front());
+      waiting.pop_front();
+      ++stats.running;
+      lock.unlock();
+      begin(*place);
+      lock.lock();
+    }
+    return true;
+  }
+
+  // The free one that knows most of the prompt.
+  Place* place_for(const std::vector<TokenId>& prompt) {
+    Place* best = nullptr;
+    std::size_t most = 0;
+    for (Place& place : places) {
+      if (place.job) continue;
+      const std::size_t known = common_prefix(place.session.tokens(), prompt);
+      if (best == nullptr || known > most) best = &place, most = known;
+    }
+    return best;
+  }
+
+  void begin(Place& place) {
+    Job& job = *place.job;
+    attempt(place, [&] {
+      const Tokenizer& tokenizer = model.tokenizer();
+      if (job.options.grammar)
+        job.mask = std::make_unique<grammar::TokenMask>(*job.options.grammar, tokenizer);
+      job.text.emplace(tokenizer, job.prompt, job.options, job.mask.get(), job.each);
+      // The last token of the prompt is always run.
+      const std::size_t known =
+          common_prefix(place.session.tokens(), std::span(job.prompt).first(job.prompt.size() - 1));
+      place.session.truncate(static_cast<std::int64_t>(known));
+      job.text->result().reused_tokens = static_cast<std::int64_t>(known);
+      job.since = Clock::now();
+    });
+  }
+
+  // A piece of the prompt of one request; a short one, where others wait for their next token.
+  void read_prompt() {
+    constexpr std::int64_t shorter = 8;
+    for (Place& place : places) {
+      if (!place.job || place.job->next) continue;
+      attempt(place, [&] {
+        Job& job = *place.job;
+        const auto left = std::span<const TokenId>(job.prompt).subspan(place.session.tokens().size());
+        const std::int64_t most = model.state()->chunk_size() / (any_generating() ? shorter : 1);
+        const auto piece = left.first(std::min(left.size(), static_cast<std::size_t>(most)));
+        const std::vector<float> scores = place.session.feed(piece);
+        if (piece.size() < left.size()) return;
+        GenerateResult& result = job.text->result();
+        result.prompt_seconds = seconds_since(job.since);
+        count([&] { stats.prompt_tokens += result.prompt_tokens - result.reused_tokens; });
+        job.since = Clock::now();
+        advance(place, scores);
+      });
+      return;
+    }
+  }
+
+  // A token for each of those whose prompts have been read.
+  void share_step() {
+    std::vector<Place*> sharing;
+    std::vector<Session*> sessions;
+    std::vector<std::vector<TokenId>> tokens;
+    for (Place& place : places) {
+      if (!place.job || !place.job->next) continue;
+      if (!make_room(place)) continue;
+      sharing.push_back(&place);
+      sessions.push_back(&place.session);
+      tokens.push_back({*place.job->next});
+    }
+    if (sharing.empty()) return;
+    ScoreRows rows;
+    try {
+      rows = Session::feed_together(sessions, tokens);
+    } catch (...) {
+      for (Place* place : sharing) fail(*place, std::current_exception());
+      return;
+    }
+    count([&] { ++stats.steps; });
+    for (std::size_t i = 0; i < sharing.size(); ++i)
+      attempt(*sharing[i], [&] { advance(*sharing[i], rows[i]); });
+  }
+
+  // Where the context is full, tokens are dropped, or the text ends.
+  bool make_room(Place& place) {
+    if (static_cast<std::int64_t>(place.session.tokens().size()) < model.context()) return true;
+    const std::int64_t keep = place.job->options.keep;
+    if (keep < 0) {
+      end(place, FinishReason::context);
+      return false;
+    }
+    attempt(place, [&] {
+      place.session.shift(keep);
+      ++place.job->text->result().shifts;
+    });
+    return place.job != nullptr;
+  }
+
+  void advance(Place& place, std::span<const float> scores) {
+    Job& job = *place.job;
+    job.next = job.text->advance(scores);
+    if (job.next)
+      count([&] { ++stats.tokens; });
+    else
+      end(place, job.text->result().reason);
+  }
+
+  void end(Place& place, FinishReason reason) {
+    const std::unique_ptr<Job> job = release(place);
+    GenerateResult result;
+    if (job->text) {
+      job->text->result().reason = reason;
+      job->text->finish();
+      result = std::move(job->text->result());
+      if (job->next || !result.tokens.empty()) result.generate_seconds = seconds_since(job->since);
+    }
+    result.reason = reason;
+    job->done(std::move(result), nullptr);
+  }
+
+  // Of what a failed request left in the cache nothing is known.
+  void fail(Place& place, std::exception_ptr error) {
+    const std::unique_ptr<Job> job = release(place);
+    place.session.truncate(0);
+    job->done(job->text ? std::move(job->text->result()) : GenerateResult{}, std::move(error));
+  }
+
+  template <class Work>
+  void attempt(Place& place, const Work& work) {
+    try {
+      work();
+    } catch (...) {
+      if (place.job) fail(place, std::current_exception());
+    }
+  }
+
+  std::unique_ptr<Job> release(Place& place) {
+    count([&] {
+      --stats.running;
+      ++stats.finished;
+    });
+    return std::move(place.job);
+  }
+
+  template <class Change>
+  void count(const Change& change) {
+    const std::lock_guard lock(mutex);
+    change();
+  }
+};
+
+Batcher::Batcher(const Model& model) : state_(std::make_unique<State>(model)) {
+  state_->thread = std::thread([state = state_.get()] { state->run(); });
+}
+
+Batcher::~Batcher() { stop(); }
+
+void Batcher::submit(std::vector<TokenId> prompt, GenerateOptions options, Each each, Done done) {
+  const std::int64_t context = state_->model.context(), vocabulary = state_->model.config().vocabulary;
+  check_generation(options, prompt, context);
+  if (static_cast<std::int64_t>(prompt.size()) >= context)
+    throw ValueError(
+        fmt::format("[Batcher] the prompt has {} tokens, the context {}", prompt.size(), context));
+  for (const TokenId token : prompt)
+    if (token < 0 || token >= vocabulary)
+      throw ValueError(fmt::format("[Batcher] token {} is not in the vocabulary of {}", token, vocabulary));
+  if (options.draft || options.lookup > 0)
+    throw ValueError("[Batcher] draft and lookup are for one text at a time");
+  static_cast<void>(Sampler(options.sampling));  // complains about options that are out of range
+  auto job = std::make_unique<Job>();
+  job->prompt = std::move(prompt);
+  job->options = std::move(options);
+  job->each = std::move(each);
+  job->done = std::move(done);
+  {
+    const std::lock_guard lock(state_->mutex);
+    if (state_->stopping) throw ValueError("[Batcher] it has been stopped");
+    state_->waiting.push_back(std::move(job));
+  }
+  state_->changed.notify_one();
+}
+
+void Batcher::stop() {
+  std::thread thread;
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->stopping = true;
+    thread = std::move(state_->thread);
+  }
+  state_->changed.notify_one();
+  if (thread.joinable()) thread.join();
+}
+
+Batcher::Stats Batcher::stats() const {
+  const std::lock_guard lock(state_->mutex);
+  Stats stats = state_->stats;
+  stats.waiting = static_cast<std::int64_t>(state_->waiting.size());
+  return stats;
+}
+
+}  // namespace hearth::llm

@@ -1,0 +1,82 @@
+// Choosing tokens and giving their text away.
+#include "llm/continuation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "hearth/error.h"
+#include "llm/log_probabilities.h"
+
+namespace hearth::llm {
+
+void check_generation(const GenerateOptions& options, std::span<const TokenId> prompt, std::int64_t context) {
+  if (prompt.empty()) throw ValueError("[Session] generate() needs at least one token");
+  if (options.lookup < 0 || options.most_drafted < 0)
+    throw ValueError(fmt::format("[Session] lookup {} and most_drafted {} must not be negative",
+                                 options.lookup, options.most_drafted));
+  if (options.keep > context - 2)
+    throw ValueError(fmt::format("[Session] nothing can be dropped if {} tokens of a context of {} are kept",
+                                 options.keep, context));
+}
+
+std::size_t common_prefix(std::span<const TokenId> a, std::span<const TokenId> b) {
+  const auto size = static_cast<std::ptrdiff_t>(std::min(a.size(), b.size()));
+  return static_cast<std::size_t>(std::mismatch(a.begin(), a.begin() + size, b.begin()).first - a.begin());
+}
+
+Continuation::Continuation(const Tokenizer& tokenizer, std::span<const TokenId> prompt,
+                           const GenerateOptions& options, grammar::TokenMask* mask, Each each)
+    : tokenizer_(tokenizer),
+      options_(options),
+      mask_(mask),
+      each_(std::move(each)),
+      sampler_(options.sampling),
+      decoder_(tokenizer, {.skip_special = true}),
+      stops_(options.stop) {
+  sampler_.saw(prompt);
+  decoder_.push(prompt.back());  // what follows is not the beginning of a text: it keeps its space
+  if (mask_) mask_->restart();
+  result_.prompt_tokens = static_cast<std::int64_t>(prompt.size());
+}
+
+std::optional<TokenId> Continuation::advance(std::span<const float> scores) {
+  if (options_.most_tokens >= 0 && static_cast<std::int64_t>(result_.tokens.size()) >= options_.most_tokens)
+    return end(FinishReason::length);
+  const TokenId token = choose(scores);
+  if (tokenizer_.ends_generation(token) && (!options_.ignore_end || mask_)) return end(FinishReason::end);
+  if (mask_) mask_->push(token);
+  result_.tokens.push_back(token);
+  if (options_.best_log_probabilities >= 0)
+    result_.log_probabilities.push_back(
+        log_probabilities(scores, token, static_cast<std::size_t>(options_.best_log_probabilities)));
+  if (!give(token, stops_.push(decoder_.push(token)))) return end(FinishReason::cancelled);
+  if (stops_.found()) return end(FinishReason::stop);
+  if (mask_ && mask_->complete()) return end(FinishReason::end);
+  return token;
+}
+
+void Continuation::finish() {
+  if (result_.reason == FinishReason::cancelled || stops_.found()) return;
+  const std::string rest = stops_.push(decoder_.finish()) + stops_.finish();
+  if (!rest.empty()) give(result_.tokens.empty() ? TokenId{-1} : result_.tokens.back(), rest);
+}
+
+TokenId Continuation::choose(std::span<const float> scores) {
+  if (!mask_) return sampler_.choose(scores);
+  std::vector<float> masked(scores.begin(), scores.end());
+  mask_->apply(masked);
+  return sampler_.choose(masked);
+}
+
+bool Continuation::give(TokenId token, const std::string& text) {
+  result_.text += text;
+  return !each_ || each_(token, text);
+}
+
+std::optional<TokenId> Continuation::end(FinishReason reason) {
+  result_.reason = reason;
+  return std::nullopt;
+}
+
+}  // namespace hearth::llm

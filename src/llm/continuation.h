@@ -1,0 +1,53 @@
+// What follows a prompt, token by token, whoever computes the scores.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "hearth/llm.h"
+#include "llm/grammar/token_mask.h"
+#include "llm/stop_texts.h"
+
+namespace hearth::llm {
+
+// Throws ValueError for options, or a prompt, that no generation can begin with.
+void check_generation(const GenerateOptions& options, std::span<const TokenId> prompt, std::int64_t context);
+
+// How many tokens two texts begin with alike.
+std::size_t common_prefix(std::span<const TokenId> a, std::span<const TokenId> b);
+
+class Continuation {
+ public:
+  using Each = std::function<bool(TokenId, std::string_view)>;
+
+  // `options` and `mask`, of their grammar if they have one, outlive it.
+  Continuation(const Tokenizer& tokenizer, std::span<const TokenId> prompt, const GenerateOptions& options,
+               grammar::TokenMask* mask, Each each);
+
+  // Chooses the token that follows by these scores, and gives its text away. Nothing where the text has
+  // ended; then result().reason says why.
+  std::optional<TokenId> advance(std::span<const float> scores);
+  // Gives away what was held back, unless the text was stopped. To be called once, at the end.
+  void finish();
+
+  const Sampler& sampler() const { return sampler_; }
+  GenerateResult& result() { return result_; }
+
+ private:
+  TokenId choose(std::span<const float> scores);
+  bool give(TokenId token, const std::string& text);
+  std::optional<TokenId> end(FinishReason reason);
+
+  const Tokenizer& tokenizer_;
+  const GenerateOptions& options_;
+  grammar::TokenMask* mask_;
+  Each each_;
+  Sampler sampler_;
+  StreamDecoder decoder_;
+  StopTexts stops_;
+  GenerateResult result_;
+};
+
+}  // namespace hearth::llm

@@ -1,0 +1,357 @@
+// JSON of OpenAI's interfaces.
+#include "llm/openai.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <chrono>
+#include <limits>
+#include <random>
+
+namespace hearth::llm::openai {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string text_of(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+std::int64_t seconds_now() {
+  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+[[noreturn]] void refuse(const char* field, std::string_view what) {
+  throw BadRequest(fmt::format("{}: {}", field, what), field);
+}
+
+// The fields of an object. One that is null counts as not given.
+class Fields {
+ public:
+  explicit Fields(const Json& object) : object_(object) {}
+
+  const Json* find(const char* name) const {
+    const auto found = object_.find(name);
+    return found == object_.end() || found->is_null() ? nullptr : &*found;
+  }
+  void read(const char* name, double& value) const {
+    const Json* field = find(name);
+    if (field == nullptr) return;
+    if (!field->is_number()) refuse(name, "not a number");
+    value = field->get<double>();
+  }
+  void read(const char* name, std::int64_t& value) const {
+    const Json* field = find(name);
+    if (field == nullptr) return;
+    if (!field->is_number_integer()) refuse(name, "not a whole number");
+    if (field->is_number_unsigned() && field->get<std::uint64_t>() > std::numeric_limits<std::int64_t>::max())
+      refuse(name, "too large");
+    value = field->get<std::int64_t>();
+  }
+  bool flag(const char* name) const {
+    const Json* field = find(name);
+    if (field == nullptr) return false;
+    if (!field->is_boolean()) refuse(name, "neither true nor false");
+    return field->get<bool>();
+  }
+
+ private:
+  const Json& object_;
+};
+
+Json parsed(std::string_view body) {
+  Json json = Json::parse(body, nullptr, false);
+  if (json.is_discarded()) throw BadRequest("the body is not JSON", "");
+  if (!json.is_object()) throw BadRequest("the body is not an object", "");
+  return json;
+}
+
+void read_stops(const Fields& fields, std::vector<std::string>& stop) {
+  const Json* field = fields.find("stop");
+  if (field == nullptr) return;
+  stop.clear();
+  const auto add = [&](const Json& text) {
+    if (!text.is_string()) refuse("stop", "neither a text nor a list of texts");
+    stop.push_back(text.get<std::string>());
+  };
+  if (field->is_array())
+    for (const Json& text : *field) add(text);
+  else
+    add(*field);
+}
+
+void read_bias(const Fields& fields, std::map<TokenId, double>& bias, std::int64_t vocabulary) {
+  const Json* field = fields.find("logit_bias");
+  if (field == nullptr) return;
+  if (!field->is_object()) refuse("logit_bias", "not an object");
+  for (const auto& [key, value] : field->items()) {
+    TokenId token = -1;
+    const auto [end, code] = std::from_chars(key.data(), key.data() + key.size(), token);
+    if (code != std::errc() || end != key.data() + key.size() || token < 0 || token >= vocabulary)
+      refuse("logit_bias", fmt::format("'{}' is no token", key));
+    if (!value.is_number()) refuse("logit_bias", "not a number");
+    // OpenAI's -100 is a ban.
+    const double by = value.get<double>();
+    bias[token] = by <= -100 ? -std::numeric_limits<double>::infinity() : by;
+  }
+}
+
+std::optional<Grammar> grammar_of(const Fields& fields) {
+  if (const Json* rules = fields.find("grammar")) {
+    if (!rules->is_string()) refuse("grammar", "not a text");
+    return Grammar::parse(rules->get<std::string>());
+  }
+  const Json* format = fields.find("response_format");
+  if (format == nullptr) return std::nullopt;
+  if (!format->is_object() || !format->contains("type")) refuse("response_format", "has no type");
+  const Json& type = (*format)["type"];
+  if (type == "text") return std::nullopt;
+  if (type == "json_object") return Grammar::from_json_schema(R"({"type": "object"})");
+  if (type != "json_schema") refuse("response_format", "known types are text, json_object and json_schema");
+  const auto schema = format->find("json_schema");
+  if (schema == format->end() || !schema->is_object() || !schema->contains("schema"))
+    refuse("response_format", "json_schema has no schema");
+  return Grammar::from_json_schema((*schema)["schema"].dump());
+}
+
+// Texts of a message may come in parts.
+void join_parts(Json& messages) {
+  for (Json& message : messages) {
+    if (!message.is_object() || !message.contains("content") || !message["content"].is_array()) continue;
+    std::string text;
+    for (const Json& part : message["content"]) {
+      if (!part.is_object() || !part.contains("text") || !part["text"].is_string())
+        refuse("messages", "only parts of type text can be read");
+      text += part["text"].get<std::string>();
+    }
+    message["content"] = text;
+  }
+}
+
+std::string random_name(std::string_view prefix) {
+  thread_local std::mt19937_64 numbers{std::random_device{}()};
+  return fmt::format("{}{:016x}", prefix, numbers());
+}
+
+const char* reason_name(FinishReason reason) {
+  return reason == FinishReason::length || reason == FinishReason::context ? "length" : "stop";
+}
+
+Json usage_of(const GenerateResult& result) {
+  const auto made = static_cast<std::int64_t>(result.tokens.size());
+  return {{"prompt_tokens", result.prompt_tokens},
+          {"completion_tokens", made},
+          {"total_tokens", result.prompt_tokens + made},
+          {"prompt_tokens_details", {{"cached_tokens", result.reused_tokens}}}};
+}
+
+}  // namespace
+
+Interface::Interface(const Model& model, std::string name, GenerateOptions defaults,
+                     const std::string& chat_template)
+    : model_(model), name_(std::move(name)), defaults_(std::move(defaults)), started_(seconds_now()) {
+  if (!chat_template.empty()) template_.emplace(chat_template);
+}
+
+Call Interface::chat(std::string_view body) const { return call(parsed(body), true); }
+Call Interface::completion(std::string_view body) const { return call(parsed(body), false); }
+
+Call Interface::call(const Json& body, bool chat) const {
+  const Fields fields(body);
+  Call call;
+  call.chat = chat;
+  call.options = defaults_;
+  GenerateOptions& options = call.options;
+  std::int64_t one = 1;
+  fields.read("n", one);
+  if (one != 1) refuse("n", "one answer at a time");
+  for (const char* unknown : {"suffix", "echo", "audio", "prediction"})
+    if (const Json* field = fields.find(unknown); field != nullptr && *field != false)
+      refuse(unknown, "not known here");
+  fields.read("max_tokens", options.most_tokens);
+  fields.read("max_completion_tokens", options.most_tokens);
+  SamplingOptions& sampling = options.sampling;
+  fields.read("temperature", sampling.temperature);
+  fields.read("top_p", sampling.top_p);
+  fields.read("top_k", sampling.top_k);
+  fields.read("min_p", sampling.min_p);
+  fields.read("typical_p", sampling.typical_p);
+  fields.read("frequency_penalty", sampling.frequency_penalty);
+  fields.read("presence_penalty", sampling.presence_penalty);
+  fields.read("repetition_penalty", sampling.repetition_penalty);
+  auto seed = static_cast<std::int64_t>(sampling.seed);
+  fields.read("seed", seed);
+  sampling.seed = static_cast<std::uint64_t>(seed);
+  read_bias(fields, sampling.bias, model_.config().vocabulary);
+  read_stops(fields, options.stop);
+  try {
+    if (auto grammar = grammar_of(fields)) options.grammar = std::move(grammar);
+  } catch (const FormatError& error) {
+    throw BadRequest(error.what(), fields.find("grammar") ? "grammar" : "response_format");
+  }
+  if (chat) {
+    if (fields.flag("logprobs")) options.best_log_probabilities = 0;
+    fields.read("top_logprobs", options.best_log_probabilities);
+  } else {
+    fields.read("logprobs", options.best_log_probabilities);
+  }
+  constexpr std::int64_t most_best = 20;
+  if (options.best_log_probabilities > most_best)
+    refuse("top_logprobs", fmt::format("at most {}", most_best));
+  call.stream = fields.flag("stream");
+  if (call.stream && options.best_log_probabilities >= 0) refuse("logprobs", "not with stream");
+  if (const Json* more = fields.find("stream_options"); more != nullptr && more->is_object())
+    call.usage_in_stream = Fields(*more).flag("include_usage");
+  call.prompt = chat ? chat_prompt(body) : text_prompt(body);
+  call.id = random_name(chat ? "chatcmpl-" : "cmpl-");
+  call.created = seconds_now();
+  return call;
+}
+
+std::vector<TokenId> Interface::chat_prompt(const Json& body) const {
+  const Fields fields(body);
+  if (!template_) refuse("messages", "this model has no chat template; /v1/completions goes on from a text");
+  const Json* given = fields.find("messages");
+  if (given == nullptr || !given->is_array() || given->empty()) refuse("messages", "a list is needed");
+  Json messages = *given;
+  join_parts(messages);
+  const Tokenizer& tokenizer = model_.tokenizer();
+  const auto token_text = [&](std::optional<TokenId> token) {
+    return token ? std::string(tokenizer.text(*token)) : "";
+  };
+  ChatOptions options;
+  options.bos_token = token_text(tokenizer.special().bos);
+  options.eos_token = token_text(tokenizer.special().eos);
+  const Json* choice = fields.find("tool_choice");
+  if (const Json* tools = fields.find("tools"); tools != nullptr && (choice == nullptr || *choice != "none"))
+    options.tools = *tools;
+  if (const Json* variables = fields.find("chat_template_kwargs")) options.variables = *variables;
+  try {
+    // The template writes the special tokens, the first one included.
+    return tokenizer.encode(template_->render(messages, options),
+                            {.add_special = false, .parse_special = true});
+  } catch (const ValueError& error) {
+    throw BadRequest(error.what(), "messages");
+  }
+}
+
+std::vector<TokenId> Interface::text_prompt(const Json& body) const {
+  const Json* given = Fields(body).find("prompt");
+  if (given == nullptr) refuse("prompt", "needed");
+  const Json* prompt = given;
+  if (given->is_array() && given->size() == 1 && !given->front().is_number()) prompt = &given->front();
+  if (prompt->is_string()) return model_.tokenizer().encode(prompt->get<std::string>());
+  if (!prompt->is_array() || prompt->empty()) refuse("prompt", "neither a text nor a list of tokens");
+  std::vector<TokenId> tokens;
+  for (const Json& token : *prompt) {
+    if (!token.is_number_integer() || token < 0 || token >= model_.config().vocabulary)
+      refuse("prompt", "one text, or one list of tokens of the vocabulary");
+    tokens.push_back(token.get<TokenId>());
+  }
+  return tokens;
+}
+
+std::string Interface::models() const {
+  return text_of({{"object", "list"},
+                  {"data",
+                   {{{"id", name_},
+                     {"object", "model"},
+                     {"created", started_},
+                     {"owned_by", "hearth"},
+                     {"context_length", model_.context()}}}}});
+}
+
+Interface::Json Interface::head(const Call& call, std::string_view kind) const {
+  return {{"id", call.id}, {"object", kind}, {"created", call.created}, {"model", name_}};
+}
+
+std::string Interface::answer(const Call& call, const GenerateResult& result) const {
+  Json json = head(call, call.chat ? "chat.completion" : "text_completion");
+  Json choice{{"index", 0}};
+  if (call.chat)
+    choice["message"] = {{"role", "assistant"}, {"content", result.text}};
+  else
+    choice["text"] = result.text;
+  choice["logprobs"] = log_probabilities(call, result);
+  choice["finish_reason"] = reason_name(result.reason);
+  json["choices"] = Json::array({choice});
+  json["usage"] = usage_of(result);
+  return text_of(json);
+}
+
+Interface::Json Interface::log_probabilities(const Call& call, const GenerateResult& result) const {
+  if (call.options.best_log_probabilities < 0) return nullptr;
+  const Tokenizer& tokenizer = model_.tokenizer();
+  const auto text = [&](TokenId token) { return std::string(tokenizer.bytes(token)); };
+  if (!call.chat) {
+    Json tokens = Json::array(), chosen = Json::array(), best = Json::array();
+    for (const LogProbabilities& token : result.log_probabilities) {
+      tokens.push_back(text(token.chosen.token));
+      chosen.push_back(token.chosen.log_probability);
+      Json others = Json::object();
+      for (const TokenLogProbability& other : token.best) others[text(other.token)] = other.log_probability;
+      best.push_back(others);
+    }
+    return {{"tokens", tokens}, {"token_logprobs", chosen}, {"top_logprobs", best}};
+  }
+  const auto entry = [&](const TokenLogProbability& token) {
+    Json bytes = Json::array();
+    for (const char byte : tokenizer.bytes(token.token)) bytes.push_back(static_cast<unsigned char>(byte));
+    return Json{{"token", text(token.token)}, {"logprob", token.log_probability}, {"bytes", bytes}};
+  };
+  Json content = Json::array();
+  for (const LogProbabilities& token : result.log_probabilities) {
+    Json own = entry(token.chosen);
+    own["top_logprobs"] = Json::array();
+    for (const TokenLogProbability& other : token.best) own["top_logprobs"].push_back(entry(other));
+    content.push_back(own);
+  }
+  return {{"content", content}};
+}
+
+Interface::Json Interface::stream_piece(const Call& call, Json choice) const {
+  Json json = head(call, call.chat ? "chat.completion.chunk" : "text_completion");
+  json["choices"] = Json::array({std::move(choice)});
+  return json;
+}
+
+std::string Interface::first_event(const Call& call) const {
+  if (!call.chat) return {};
+  return text_of(stream_piece(
+      call, {{"index", 0}, {"delta", {{"role", "assistant"}, {"content", ""}}}, {"finish_reason", nullptr}}));
+}
+
+std::string Interface::event(const Call& call, std::string_view text) const {
+  Json choice{{"index", 0}};
+  if (call.chat)
+    choice["delta"] = {{"content", text}};
+  else
+    choice["text"] = text;
+  choice["finish_reason"] = nullptr;
+  return text_of(stream_piece(call, std::move(choice)));
+}
+
+std::string Interface::last_event(const Call& call, const GenerateResult& result) const {
+  Json choice{{"index", 0}};
+  if (call.chat)
+    choice["delta"] = Json::object();
+  else
+    choice["text"] = "";
+  choice["finish_reason"] = reason_name(result.reason);
+  return text_of(stream_piece(call, std::move(choice)));
+}
+
+std::string Interface::usage_event(const Call& call, const GenerateResult& result) const {
+  if (!call.usage_in_stream) return {};
+  Json json = head(call, call.chat ? "chat.completion.chunk" : "text_completion");
+  json["choices"] = Json::array();
+  json["usage"] = usage_of(result);
+  return text_of(json);
+}
+
+std::string error_body(std::string_view message, std::string_view type, std::string_view field) {
+  Json error{{"message", message}, {"type", type}, {"param", nullptr}, {"code", nullptr}};
+  if (!field.empty()) error["param"] = field;
+  return text_of({{"error", error}});
+}
+
+}  // namespace hearth::llm::openai

@@ -1,0 +1,222 @@
+// Texts for many at once: the same texts as one at a time, whatever the others do.
+#include "hearth/batcher.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+#include <limits>
+#include <thread>
+
+#include "expect_error.h"
+#include "hearth/error.h"
+
+namespace hearth::llm {
+namespace {
+
+Model storyteller(std::int64_t sequences, std::int64_t context = 0) {
+  return Model::load(std::filesystem::path(HEARTH_MODELS_DIR) / "storyteller.gguf",
+                     {.device = Device{}, .context = context, .sequences = sequences});
+}
+
+// Without what begins every text: where two prompts begin alike, the second is read from another place on, in
+// products of other sizes, which round differently.
+std::vector<TokenId> tokens_of(const Model& model, std::string_view text) {
+  return model.tokenizer().encode(text, {.add_special = false});
+}
+
+GenerateOptions greedy(std::int64_t tokens) {
+  GenerateOptions options{.most_tokens = tokens};
+  options.sampling.temperature = 0;
+  return options;
+}
+
+// A request whose end can be waited for.
+struct Asked {
+  std::promise<GenerateResult> result;
+  std::string streamed;
+
+  static std::shared_ptr<Asked> submit(Batcher& batcher, std::vector<TokenId> prompt, GenerateOptions options,
+                                       const Batcher::Each& each = {}) {
+    auto asked = std::make_shared<Asked>();
+    batcher.submit(
+        std::move(prompt), std::move(options),
+        [asked, each](TokenId token, std::string_view text) {
+          asked->streamed += text;
+          return !each || each(token, text);
+        },
+        [asked](GenerateResult result, std::exception_ptr error) {
+          if (error)
+            asked->result.set_exception(error);
+          else
+            asked->result.set_value(std::move(result));
+        });
+    return asked;
+  }
+  GenerateResult wait() { return result.get_future().get(); }
+};
+
+const char* const beginnings[] = {
+    "Once upon a time",
+    "The dog ran to",
+    "Lily had a red ball. She",
+    "One day, a bird",
+    "Tom was sad because",
+    "In the big forest there lived an old bear who liked honey more than anything else in the world. He"};
+
+TEST(Batcher, TextsAreThoseOfOneAtATime) {
+  std::vector<GenerateResult> expected;
+  {
+    const Model alone = storyteller(1);
+    for (const char* text : beginnings)
+      expected.push_back(Session(alone).generate(tokens_of(alone, text), greedy(24)));
+  }
+  const Model model = storyteller(3);  // fewer than requests
+  Batcher batcher(model);
+  std::vector<std::shared_ptr<Asked>> asked;
+  for (const char* text : beginnings)
+    asked.push_back(Asked::submit(batcher, tokens_of(model, text), greedy(24)));
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    const GenerateResult result = asked[i]->wait();
+    EXPECT_EQ(result.text, expected[i].text);
+    EXPECT_EQ(result.tokens, expected[i].tokens);
+    EXPECT_EQ(asked[i]->streamed, result.text);
+    EXPECT_EQ(result.reason, expected[i].reason);
+    EXPECT_EQ(result.prompt_tokens, expected[i].prompt_tokens);
+  }
+  const Batcher::Stats stats = batcher.stats();
+  EXPECT_EQ(stats.finished, 6);
+  EXPECT_EQ(stats.running, 0);
+  EXPECT_EQ(stats.waiting, 0);
+  EXPECT_LT(stats.steps, stats.tokens) << "no step was shared";
+}
+
+TEST(Batcher, TheSameSeedGivesTheSameText) {
+  const Model model = storyteller(2);
+  Batcher batcher(model);
+  GenerateOptions options{.most_tokens = 16};
+  options.sampling.seed = 7;
+  const auto prompt = tokens_of(model, "Once upon a time");
+  const auto one = Asked::submit(batcher, prompt, options), two = Asked::submit(batcher, prompt, options);
+  EXPECT_EQ(one->wait().text, two->wait().text);
+}
+
+TEST(Batcher, WhatASequenceHasReadIsNotReadAgain) {
+  const Model model = storyteller(2);
+  Batcher batcher(model);
+  const auto prompt = tokens_of(model, "Once upon a time there was a cat");
+  EXPECT_EQ(Asked::submit(batcher, prompt, greedy(2))->wait().reused_tokens, 0);
+  const GenerateResult again = Asked::submit(batcher, prompt, greedy(2))->wait();
+  EXPECT_EQ(again.reused_tokens, static_cast<std::int64_t>(prompt.size()) - 1);
+}
+
+TEST(Batcher, OneCanBeStoppedWhileOthersGoOn) {
+  const Model model = storyteller(2);
+  Batcher batcher(model);
+  int seen = 0;
+  const auto stopped = Asked::submit(batcher, tokens_of(model, "The dog"), greedy(100),
+                                     [&](TokenId, std::string_view) { return ++seen < 3; });
+  const auto other = Asked::submit(batcher, tokens_of(model, "The cat"), greedy(12));
+  EXPECT_EQ(stopped->wait().reason, FinishReason::cancelled);
+  EXPECT_EQ(seen, 3);
+  EXPECT_EQ(other->wait().tokens.size(), 12u);
+}
+
+TEST(Batcher, AMistakeInOneIsNobodyElses) {
+  const Model model = storyteller(2);
+  Batcher batcher(model);
+  GenerateOptions impossible = greedy(5);  // no token can be chosen
+  for (TokenId token = 0; token < model.config().vocabulary; ++token)
+    impossible.sampling.bias[token] = -std::numeric_limits<double>::infinity();
+  const auto wrong = Asked::submit(batcher, tokens_of(model, "The dog"), impossible);
+  const auto other = Asked::submit(batcher, tokens_of(model, "The cat"), greedy(8));
+  EXPECT_THROW(wrong->wait(), ValueError);
+  EXPECT_EQ(other->wait().tokens.size(), 8u);
+  EXPECT_EQ(Asked::submit(batcher, tokens_of(model, "The dog"), greedy(3))->wait().tokens.size(), 3u);
+}
+
+TEST(Batcher, GrammarsAndStopsHoldForTheirOwnRequests) {
+  const Model model = storyteller(3);
+  Batcher batcher(model);
+  GenerateOptions number = greedy(20), stop = greedy(60);
+  number.grammar = Grammar::parse("root ::= [0-9]{4}");
+  stop.stop = {"."};
+  const auto digits = Asked::submit(batcher, tokens_of(model, "The year was"), number);
+  const auto sentence = Asked::submit(batcher, tokens_of(model, "The dog"), stop);
+  const auto plain = Asked::submit(batcher, tokens_of(model, "The cat"), greedy(10));
+  const GenerateResult four = digits->wait(), first = sentence->wait();
+  EXPECT_EQ(four.text.size(), 4u);
+  EXPECT_EQ(four.text.find_first_not_of("0123456789"), std::string::npos) << four.text;
+  EXPECT_EQ(four.reason, FinishReason::end);
+  EXPECT_EQ(first.reason, FinishReason::stop);
+  EXPECT_EQ(first.text.find('.'), std::string::npos) << first.text;
+  EXPECT_EQ(plain->wait().tokens.size(), 10u);
+}
+
+TEST(Batcher, AFullContextEndsTheTextOrShifts) {
+  const Model model = storyteller(2, 64);
+  Batcher batcher(model);
+  GenerateOptions endless = greedy(-1), shifting = greedy(90);
+  endless.ignore_end = shifting.ignore_end = true;
+  shifting.keep = 4;
+  const auto full = Asked::submit(batcher, tokens_of(model, "The dog"), endless);
+  const auto moved = Asked::submit(batcher, tokens_of(model, "The cat"), shifting);
+  EXPECT_EQ(full->wait().reason, FinishReason::context);
+  const GenerateResult long_text = moved->wait();
+  EXPECT_EQ(long_text.tokens.size(), 90u);
+  EXPECT_GE(long_text.shifts, 1);
+}
+
+TEST(Batcher, RefusesWhatCannotRun) {
+  const Model model = storyteller(1, 32);
+  Batcher batcher(model);
+  const auto submit = [&](std::vector<TokenId> prompt, const GenerateOptions& options) {
+    batcher.submit(std::move(prompt), options, {}, [](GenerateResult, std::exception_ptr) { FAIL(); });
+  };
+  test::expect_error<ValueError>([&] { submit({}, {}); }, {"at least one token"});
+  test::expect_error<ValueError>([&] { submit(std::vector<TokenId>(32, 5), {}); },
+                                 {"32 tokens, the context 32"});
+  test::expect_error<ValueError>([&] { submit({8192}, {}); }, {"token 8192"});
+  test::expect_error<ValueError>([&] { submit({5}, {.lookup = 2}); }, {"one text at a time"});
+  GenerateOptions hot;
+  hot.sampling.temperature = -1;
+  test::expect_error<ValueError>([&] { submit({5}, hot); }, {"temperature"});
+}
+
+TEST(Batcher, StoppingEndsAll) {
+  const Model model = storyteller(2);
+  Batcher batcher(model);
+  std::promise<void> begun;
+  GenerateOptions endless = greedy(400);
+  endless.ignore_end = true;
+  std::vector<std::shared_ptr<Asked>> asked;
+  asked.push_back(Asked::submit(batcher, {5}, endless, [&, first = true](TokenId, std::string_view) mutable {
+    if (first) begun.set_value();
+    first = false;
+    return true;
+  }));
+  for (TokenId token = 6; token < 10; ++token) asked.push_back(Asked::submit(batcher, {token}, endless));
+  begun.get_future().wait();
+  batcher.stop();
+  for (const auto& one : asked) EXPECT_EQ(one->wait().reason, FinishReason::cancelled);
+  test::expect_error<ValueError>([&] { batcher.submit({5}, {}, {}, {}); }, {"stopped"});
+}
+
+TEST(Batcher, RequestsMayComeFromManyThreads) {
+  const Model model = storyteller(3);
+  Batcher batcher(model);
+  std::atomic<int> right = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 3; ++i) {
+        const auto asked = Asked::submit(batcher, {static_cast<TokenId>(10 * t + i + 1)}, greedy(4));
+        if (asked->wait().tokens.size() <= 4) ++right;
+        static_cast<void>(batcher.stats());
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(right, 12);
+}
+
+}  // namespace
+}  // namespace hearth::llm

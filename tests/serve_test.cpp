@@ -1,0 +1,259 @@
+// `hearth serve` as its clients meet it.
+#include <gtest/gtest.h>
+#ifdef HEARTH_HAVE_HTTPLIB
+#include <httplib.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "temporary_folder.h"
+
+namespace hearth {
+namespace {
+
+using nlohmann::json;
+using namespace std::chrono_literals;
+
+// A server of its own, on a port that was free.
+class Serving {
+ public:
+  explicit Serving(std::vector<std::string> more = {}) {
+    std::ofstream(folder_ / "template") << "{% for m in messages %}{{ m['content'] }} {% endfor %}";
+    const std::string errors = (folder_ / "errors").string();
+    std::vector<std::string> arguments{HEARTH_COMMAND,
+                                       "serve",
+                                       HEARTH_MODELS_DIR "/storyteller.gguf",
+                                       "--device",
+                                       "cpu",
+                                       "--port",
+                                       "0",
+                                       "--sequences",
+                                       "2",
+                                       "--template",
+                                       (folder_ / "template").string()};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    std::vector<char*> pointers;
+    for (std::string& argument : arguments) pointers.push_back(argument.data());
+    pointers.push_back(nullptr);
+    process_ = fork();
+    if (process_ == 0) {
+      if (freopen(errors.c_str(), "w", stderr) != nullptr) execv(HEARTH_COMMAND, pointers.data());
+      _exit(127);
+    }
+    constexpr std::string_view place = "http://127.0.0.1:";
+    for (int i = 0; i < 600 && port_ == 0; ++i) {
+      std::this_thread::sleep_for(50ms);
+      const std::string text = log();
+      const auto at = text.find(place);
+      if (at != std::string::npos && text.find('/', at + place.size()) != std::string::npos)
+        port_ = std::stoi(text.substr(at + place.size()));
+      else if (waitpid(process_, nullptr, WNOHANG) != 0)
+        break;
+    }
+    EXPECT_NE(port_, 0) << log();
+  }
+  ~Serving() {
+    if (process_ > 0) {
+      kill(process_, SIGKILL);
+      waitpid(process_, nullptr, 0);
+    }
+  }
+  Serving(const Serving&) = delete;
+  Serving& operator=(const Serving&) = delete;
+
+  httplib::Client client() const {
+    httplib::Client client("127.0.0.1", port_);
+    client.set_read_timeout(60s);
+    return client;
+  }
+  json post(const std::string& path, const json& body, int status = 200) const {
+    const auto response = client().Post(path, body.dump(), "application/json");
+    if (!response) {
+      ADD_FAILURE() << path << " was not answered\n" << log();
+      return {};
+    }
+    EXPECT_EQ(response->status, status) << response->body;
+    return json::parse(response->body, nullptr, false);
+  }
+  // Its exit status after the signal.
+  int stop(int signal) {
+    kill(process_, signal);
+    int status = 0;
+    waitpid(process_, &status, 0);
+    process_ = 0;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+  std::string log() const {
+    std::ifstream file(folder_ / "errors");
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+ private:
+  test::TemporaryFolder folder_;
+  pid_t process_ = 0;
+  int port_ = 0;
+};
+
+const json once{{"prompt", "Once upon a time"}, {"max_tokens", 12}, {"temperature", 0}};
+
+// The pieces of a stream, and whether it came to its end.
+struct Streamed {
+  std::string text;
+  json last;
+  bool done = false;
+};
+Streamed read_stream(const Serving& serving, const std::string& path, json body) {
+  body["stream"] = true;
+  Streamed streamed;
+  const auto response = serving.client().Post(path, body.dump(), "application/json");
+  EXPECT_TRUE(response);
+  if (!response) return streamed;
+  EXPECT_EQ(response->get_header_value("Content-Type"), "text/event-stream");
+  std::istringstream lines(response->body);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.empty()) continue;
+    EXPECT_TRUE(line.starts_with("data: ")) << line;
+    streamed.done = line == "data: [DONE]";
+    if (streamed.done) continue;
+    const json event = json::parse(line.substr(6));
+    if (event.contains("error")) {
+      streamed.last["error"] = event["error"]["message"];
+      continue;
+    }
+    if (event["choices"].empty()) {
+      streamed.last["usage"] = event["usage"];
+      continue;
+    }
+    const json& choice = event["choices"][0];
+    if (choice.contains("text")) streamed.text += choice["text"];
+    if (choice.contains("delta") && choice["delta"].contains("content"))
+      streamed.text += choice["delta"]["content"];
+    if (!choice["finish_reason"].is_null()) streamed.last["reason"] = choice["finish_reason"];
+  }
+  return streamed;
+}
+
+TEST(Serve, AnswersWholeAndStreamed) {
+  Serving serving;
+  const json whole = serving.post("/v1/completions", once);
+  const std::string text = whole["choices"][0]["text"];
+  EXPECT_FALSE(text.empty());
+  EXPECT_EQ(whole["usage"]["completion_tokens"], 12);
+  json with_usage = once;
+  with_usage["stream_options"] = {{"include_usage", true}};
+  const Streamed streamed = read_stream(serving, "/v1/completions", with_usage);
+  EXPECT_EQ(streamed.text, text);
+  EXPECT_TRUE(streamed.done);
+  EXPECT_EQ(streamed.last["reason"], "length");
+  EXPECT_EQ(streamed.last["usage"]["completion_tokens"], 12);
+
+  const json chat{{"messages", {{{"role", "user"}, {"content", "Once upon a time"}}}},
+                  {"max_tokens", 6},
+                  {"temperature", 0}};
+  const json answer = serving.post("/v1/chat/completions", chat);
+  EXPECT_EQ(answer["choices"][0]["message"]["content"],
+            read_stream(serving, "/v1/chat/completions", chat).text);
+
+  const auto models = serving.client().Get("/v1/models");
+  ASSERT_TRUE(models);
+  EXPECT_EQ(json::parse(models->body)["data"][0]["id"], "storyteller");
+  EXPECT_EQ(serving.stop(SIGINT), 0) << serving.log();
+}
+
+TEST(Serve, AnswersManyAtOnceAndSurvivesThoseWhoLeave) {
+  const Serving serving;
+  const std::string text = serving.post("/v1/completions", once)["choices"][0]["text"];
+  json forever{{"prompt", "The"}, {"max_tokens", 500}, {"stream", true}, {"temperature", 0}};
+  std::vector<std::thread> clients;
+  std::atomic<int> right = 0;
+  for (int i = 0; i < 5; ++i)
+    clients.emplace_back([&] {
+      if (serving.post("/v1/completions", once)["choices"][0]["text"] == text) ++right;
+    });
+  clients.emplace_back([&] {  // leaves after the first piece
+    auto client = serving.client();
+    httplib::Request request;
+    request.method = "POST";
+    request.path = "/v1/completions";
+    request.body = forever.dump();
+    request.content_receiver = [](const char*, std::size_t, std::uint64_t, std::uint64_t) { return false; };
+    static_cast<void>(client.send(request));
+  });
+  for (std::thread& client : clients) client.join();
+  EXPECT_EQ(right, 5);
+  // What was left behind has ended, too.
+  for (int i = 0; i < 200; ++i) {
+    const auto health = serving.client().Get("/health");
+    ASSERT_TRUE(health);
+    if (json::parse(health->body)["running"] == 0) return;
+    std::this_thread::sleep_for(50ms);
+  }
+  ADD_FAILURE() << "a request is still running";
+}
+
+TEST(Serve, RefusesWithAReason) {
+  const Serving serving;
+  EXPECT_EQ(serving.post("/v1/completions", {{"prompt", 3}}, 400)["error"]["param"], "prompt");
+  EXPECT_NE(serving.post("/v1/completions", {{"prompt", std::string(4000, 'a')}}, 400)["error"]["message"]
+                .get<std::string>()
+                .find("context"),
+            std::string::npos);
+  EXPECT_TRUE(serving.post("/v1/nothing", once, 404).contains("error"));
+  const auto broken = serving.client().Post("/v1/completions", "{\"prompt\": \"\xff", "application/json");
+  ASSERT_TRUE(broken);
+  EXPECT_EQ(broken->status, 400);
+  const auto large = serving.client().Post("/v1/completions", std::string(33 << 20, ' '), "application/json");
+  ASSERT_TRUE(large);
+  EXPECT_EQ(large->status, 413);
+  EXPECT_FALSE(serving.post("/v1/completions", once).contains("error"));
+}
+
+TEST(Serve, AsksForTheKey) {
+  const Serving serving({"--api-key", "secret"});
+  EXPECT_EQ(serving.post("/v1/completions", once, 401)["error"]["type"], "authentication_error");
+  auto client = serving.client();
+  client.set_bearer_token_auth("secret");
+  const auto response = client.Post("/v1/completions", once.dump(), "application/json");
+  ASSERT_TRUE(response);
+  EXPECT_EQ(response->status, 200);
+  EXPECT_TRUE(serving.client().Get("/health"));
+}
+
+TEST(Serve, StopsInTheMiddleOfAnAnswer) {
+  Serving serving;
+  std::thread client([&] {
+    const Streamed streamed = read_stream(
+        serving, "/v1/completions", {{"prompt", "The"}, {"max_tokens", 500}, {"logit_bias", {{"0", -100}}}});
+    EXPECT_FALSE(streamed.done);
+    EXPECT_EQ(streamed.last["error"], "the server is stopping");
+  });
+  std::this_thread::sleep_for(300ms);
+  EXPECT_EQ(serving.stop(SIGTERM), 0) << serving.log();
+  client.join();
+}
+
+TEST(Serve, SaysThatAPortIsTaken) {
+  const Serving serving;
+  const std::string text = serving.log();
+  const auto at = text.find("127.0.0.1:");
+  const std::string port = std::to_string(std::stoi(text.substr(at + 10)));
+  const test::TemporaryFolder folder;
+  const std::string command = std::string("timeout 20 " HEARTH_COMMAND " serve " HEARTH_MODELS_DIR
+                                          "/storyteller.gguf --device cpu ") +
+                              "--port " + port + " 2>" + (folder / "errors").string();
+  const int status = std::system(command.c_str());
+  EXPECT_EQ(WEXITSTATUS(status), 1);
+  std::ifstream file(folder / "errors");
+  const std::string errors{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_NE(errors.find("cannot listen on"), std::string::npos) << errors;
+}
+
+}  // namespace
+}  // namespace hearth
+#else
+TEST(Serve, IsNotBuilt) { GTEST_SKIP() << "built without cpp-httplib, or without the hearth command"; }
+#endif
