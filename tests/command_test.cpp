@@ -74,6 +74,62 @@ TEST_F(Command, WhatCannotBeWrittenIsAnError) {
   EXPECT_NE(bench.errors.find("/nonexistent/x"), std::string::npos) << bench.errors;
 }
 
+// What is said to whoever watches may be lost, and nothing else with it.
+TEST_F(Command, WorksWhenNobodyCanBeTold) {
+  const std::string story =
+      "run '" HEARTH_MODELS_DIR "/storyteller.gguf' 'Once upon' --device cpu -n 2 --temp 0 ";
+  const std::string text = run(story).output;
+  EXPECT_FALSE(text.empty());
+  if (!std::filesystem::exists("/dev/full")) return;
+  const test::TemporaryFolder folder;
+  for (const std::string lost : {" 2>&-", " 2>/dev/full"}) {
+    const auto path = folder / "text";
+    EXPECT_EQ(run(story + ">'" + path.string() + "'" + lost + "; exit $?").status, 0) << lost;
+    std::ifstream file(path);
+    EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), text) << lost;
+    EXPECT_EQ(run("inspect /nonexistent" + lost + "; exit $?").status, 1) << lost;
+  }
+}
+
+TEST_F(Command, TakesAPromptInWords) {
+  const std::string model = "run '" HEARTH_MODELS_DIR "/storyteller.gguf' ",
+                    rest = " --device cpu -n 2 --temp 0 -q";
+  EXPECT_EQ(run(model + "Once upon a time" + rest).output, run(model + "'Once upon a time'" + rest).output);
+}
+
+TEST_F(Command, OptionsOutOfRangeAreNamedBeforeAModelIsLoaded) {
+  const Ran context = run("run /nonexistent hi --ctx 0");
+  EXPECT_EQ(context.status, 2);
+  EXPECT_NE(context.errors.find("--ctx: 0 is not a positive number"), std::string::npos) << context.errors;
+  const Ran top = run("run /nonexistent hi --top-k -5");
+  EXPECT_NE(top.errors.find("top_k is out of range: -5"), std::string::npos) << top.errors;
+}
+
+TEST_F(Command, BenchTakesLengthsThatFitTheModel) {
+  const Ran bench =
+      run("bench llm '" HEARTH_MODELS_DIR "/storyteller.gguf' --device cpu -n 2 --repeats 1 --json");
+  ASSERT_EQ(bench.status, 0) << bench.errors;
+  EXPECT_EQ(nlohmann::json::parse(bench.output)["rows"].back()["length"], 510);
+}
+
+#ifdef HEARTH_COMMAND
+// On a terminal, where a talk goes on after an error; script(1) is one.
+TEST_F(Command, ChatForgetsAMessageThatCannotBeAnswered) {
+  if (std::system("command -v script >/dev/null") != 0) GTEST_SKIP() << "there is no script(1)";
+  const test::TemporaryFolder folder;
+  std::ofstream(folder / "template") << "{% for m in messages %}{% if 'bad' in m['content'] %}"
+                                        "{{ raise_exception('no bad words') }}{% endif %}"
+                                        "{{ m['content'] }} {% endfor %}";
+  std::ofstream(folder / "input") << "bad\nOnce upon a time\n/exit\n";
+  const Ran talk =
+      run("--version; script -qec \"'" HEARTH_COMMAND "' chat '" HEARTH_MODELS_DIR
+          "/storyteller.gguf' --device cpu -n 2 --template '" +
+          (folder / "template").string() + "'\" /dev/null <'" + (folder / "input").string() + "'");
+  EXPECT_NE(talk.output.find("no bad words"), std::string::npos) << talk.output;
+  EXPECT_NE(talk.output.find("generated 2"), std::string::npos) << talk.output;
+}
+#endif
+
 TEST_F(Command, VersionAndHelp) {
   const Ran version = run("--version");
   EXPECT_EQ(version.status, 0);
@@ -364,6 +420,8 @@ TEST_F(ModelCommand, ConvertsQuantizesAndMeasures) {
   const Ran again = run("quantize " + in("small.gguf") + in("x.gguf") + "--type q4_0");
   EXPECT_EQ(again.status, 1);
   EXPECT_NE(again.errors.find("--requantize"), std::string::npos) << again.errors;
+  // Nothing is lost by going back to numbers.
+  EXPECT_EQ(run("convert " + in("small.gguf") + in("wide.gguf") + "--type f32").status, 0);
   const Ran wrong =
       run("quantize " + in("model.gguf") + in("x.gguf") + "--type q4_0 --imatrix " + in("model.gguf"));
   EXPECT_EQ(wrong.status, 1);

@@ -112,6 +112,14 @@ TEST(Sudoku, ClimbingAndThinningGetSomewhere) {
   EXPECT_LT(mean(thinned, clues), mean(minimal, clues) - 1.5);
 }
 
+TEST(Sudoku, PuzzlesOfASetAreDifferent) {
+  for (const PuzzleKind& kind : training_mixture()) {
+    std::set<std::string> different;
+    for (const Puzzle& puzzle : make_puzzles({kind}, 96, 1)) different.insert(to_text(puzzle.clues));
+    EXPECT_EQ(different.size(), 96u);
+  }
+}
+
 TEST(Sudoku, TheSeedDecidesWhateverTheThreads) {
   const auto text = [](const std::vector<Puzzle>& puzzles) {
     std::string all;

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/say.h"
 #include "cli/commands.h"
 #include "cli/language_model.h"
 #include "cli/table.h"
@@ -25,12 +26,11 @@
 namespace hearth::cli {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 struct BenchOptions {
   ModelOptions model;
   std::string shape, type = "q4_0";
   std::vector<std::int64_t> lengths = {128, 512};
+  bool lengths_given = false;
   std::int64_t tokens = 32;
   int repeats = 3;
   std::string profile;
@@ -90,7 +90,7 @@ void profile_step(const std::vector<llm::Session*>& sessions) {
   clear_profile();
   llm::Session::feed_together(sessions, std::vector<std::vector<TokenId>>(sessions.size(), {0}));
   set_config(before);
-  fmt::print(stderr, "{}", profile_table());
+  say("{}", profile_table());
 }
 
 // Nothing where it was interrupted.
@@ -186,14 +186,20 @@ void print_table(const llm::Model& model, const std::vector<Row>& rows, double b
   fmt::print("{}", plain(table));
 }
 
-int bench(const BenchOptions& options) {
+int bench(BenchOptions options) {
   if (options.model.model.empty() == options.shape.empty())
     throw ValueError("either a model or --shape is needed");
-  const std::int64_t longest = *std::max_element(options.lengths.begin(), options.lengths.end());
-  const llm::Model model = make_model(options, longest + options.tokens);
-  if (longest + options.tokens > model.context())
+  std::vector<std::int64_t>& lengths = options.lengths;
+  const auto longest = [&] { return *std::max_element(lengths.begin(), lengths.end()); };
+  const llm::Model model = make_model(options, longest() + options.tokens);
+  if (!options.lengths_given) {  // those that fit
+    for (std::int64_t& length : lengths)
+      length = std::clamp<std::int64_t>(model.context() - options.tokens, 1, length);
+    lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
+  }
+  if (longest() + options.tokens > model.context())
     throw ValueError(fmt::format("{} tokens after {} do not fit a context of {}; shorter: --lengths",
-                                 options.tokens, longest, model.context()));
+                                 options.tokens, longest(), model.context()));
   const train::InterruptGuard interrupt(true);
   ProgressBar bar;
   bar.begin("measuring", static_cast<std::int64_t>(options.lengths.size()) + 1);
@@ -231,10 +237,8 @@ void add_bench(CLI::App& app, Action& action) {
   command->add_option("--type", options->type, "Type of random weights: q4_0, q4_k, q8_0, f16, ...")
       ->capture_default_str();
   add_model_options(*command, options->model);
-  command->add_option("--lengths", options->lengths, "Lengths of the prompts")
-      ->delimiter(',')
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
-      ->capture_default_str();
+  auto* lengths = command->add_option("--lengths", options->lengths, "Lengths of the prompts");
+  lengths->delimiter(',')->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))->capture_default_str();
   command->add_option("-n,--tokens", options->tokens, "Tokens to generate after each")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
       ->capture_default_str();
@@ -251,7 +255,10 @@ void add_bench(CLI::App& app, Action& action) {
                    "Show where the time of a step goes, and write the last to a file for chrome://tracing")
       ->type_name("FILE");
   command->add_flag("--json", options->json, "Print the figures as JSON");
-  command->callback([options, &action] { action = [options] { return bench(*options); }; });
+  command->callback([options, lengths, &action] {
+    options->lengths_given = lengths->count() > 0;
+    action = [options] { return bench(*options); };
+  });
 }
 
 }  // namespace hearth::cli

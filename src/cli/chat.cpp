@@ -7,6 +7,7 @@
 #include <iostream>
 #include <memory>
 
+#include "base/say.h"
 #include "cli/commands.h"
 #include "cli/language_model.h"
 #include "hearth/chat_template.h"
@@ -51,8 +52,10 @@ class Conversation {
   // False: the user wants to leave.
   bool take(const std::string& line) {
     if (!line.starts_with('/')) {
-      messages_.push_back({{"role", "user"}, {"content", line}});
-      answer();
+      or_as_before([&] {
+        messages_.push_back({{"role", "user"}, {"content", line}});
+        answer();
+      });
       return true;
     }
     const auto space = line.find(' ');
@@ -64,13 +67,13 @@ class Conversation {
     else if (command == "/system")
       begin(argument);
     else if (command == "/again")
-      again();
+      or_as_before([&] { again(); });
     else if (command == "/save")
       save(argument);
     else if (command == "/load")
       load(argument);
     else
-      fmt::print(stderr, "{}", chat_help);
+      say("{}", chat_help);
     return true;
   }
 
@@ -85,6 +88,18 @@ class Conversation {
     if (!system.empty()) messages_.push_back({{"role", "system"}, {"content", system}});
   }
 
+  // What cannot be answered is no part of the conversation.
+  template <class Change>
+  void or_as_before(const Change& change) {
+    const nlohmann::ordered_json before = messages_;
+    try {
+      change();
+    } catch (...) {
+      messages_ = before;
+      throw;
+    }
+  }
+
   void again() {
     if (!messages_.empty() && messages_.back()["role"] == "assistant") messages_.erase(messages_.size() - 1);
     if (messages_.empty() || messages_.back()["role"] != "user")
@@ -97,13 +112,11 @@ class Conversation {
     const std::string text = template_.render(messages_, chat_);
     const std::vector<TokenId> tokens =
         model_.tokenizer().encode(text, {.add_special = false, .parse_special = true});
-    if (static_cast<std::int64_t>(tokens.size()) >= model_.context()) {
-      messages_.erase(messages_.size() - 1);
+    if (static_cast<std::int64_t>(tokens.size()) >= model_.context())
       throw ValueError(
-          fmt::format("the conversation has {} tokens, the context {}; /clear begins anew, --ctx "
-                      "asks for a larger context",
-                      tokens.size(), model_.context()));
-    }
+          fmt::format("the conversation has {} tokens, the context {}; /clear begins anew{}", tokens.size(),
+                      model_.context(),
+                      model_.context() < model_.config().context ? ", --ctx asks for a larger context" : ""));
     const train::InterruptGuard interrupt(true);
     const llm::GenerateResult result =
         session_.generate(tokens, generate_, [&](TokenId, std::string_view piece) {
@@ -113,7 +126,7 @@ class Conversation {
         });
     fmt::print("\n");
     if (generate_.sampling.seed != 0) ++generate_.sampling.seed;  // /again gives another answer
-    if (!options_.quiet) fmt::print(stderr, "[{}]\n", speed_text(result));
+    if (!options_.quiet) say("[{}]\n", speed_text(result));
     messages_.push_back({{"role", "assistant"}, {"content", result.text}});
   }
 
@@ -155,7 +168,7 @@ int chat(const ChatCommandOptions& options) {
   load_draft(options, generate);
   Conversation conversation(options, generate, model);
   const bool terminal = isatty(STDIN_FILENO);
-  if (terminal && !options.quiet) fmt::print(stderr, "/help lists commands; Ctrl-C stops an answer.\n");
+  if (terminal && !options.quiet) say("/help lists commands; Ctrl-C stops an answer.\n");
   for (std::string line;;) {
     if (terminal) fmt::print("> ");
     std::fflush(stdout);
@@ -164,7 +177,7 @@ int chat(const ChatCommandOptions& options) {
     try {
       if (!conversation.take(line)) break;
     } catch (const Error& error) {
-      fmt::print(stderr, "hearth: error: {}\n", error.what());
+      say("hearth: error: {}\n", error.what());
       if (!terminal) return failure;
     }
   }

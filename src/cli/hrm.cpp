@@ -1,11 +1,23 @@
 // `hearth hrm`: reasoning models.
 #include "cli/hrm.h"
 
+#include <filesystem>
+
 #include "hearth/config.h"
 #include "hearth/device.h"
 #include "hearth/error.h"
 
 namespace hearth::cli {
+
+std::string default_sudoku_model() {
+  const std::filesystem::path here = "models/sudoku.safetensors";
+  std::error_code error;
+  if (std::filesystem::exists(here, error)) return here.string();
+  // Built from the sources, the program is in build/bin.
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
+  const auto beside = program.parent_path().parent_path().parent_path() / here;
+  return !error && std::filesystem::exists(beside, error) ? beside.string() : here.string();
+}
 
 void add_model_choice(CLI::App& command, ModelChoice& choice) {
   command

@@ -10,8 +10,9 @@
 
 namespace hearth::cli {
 
-// What `hearth hrm solve` and `eval` use where no other is named.
-inline constexpr const char* default_sudoku_model = "models/sudoku.safetensors";
+// What `hearth hrm solve` and `eval` use where no other is named: the model that ships, here or beside the
+// program.
+std::string default_sudoku_model();
 
 // A known configuration, changed where asked for.
 struct ModelChoice {

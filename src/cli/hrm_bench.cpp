@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/say.h"
 #include "cli/hrm.h"
 #include "hearth/config.h"
 #include "hearth/device.h"
@@ -98,7 +99,7 @@ int run_bench(const BenchCommand& command) {
     clear_profile();
     step.run(examples);
     synchronize(device);
-    fmt::print(stderr, "{}", profile_table());
+    say("{}", profile_table());
   }
   return success;
 }

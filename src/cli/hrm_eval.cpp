@@ -18,7 +18,7 @@ namespace hearth::cli {
 namespace {
 
 struct EvalCommand {
-  std::string model = default_sudoku_model, data;
+  std::string model = default_sudoku_model(), data;
   DeviceOptions device;
   std::int64_t count = 1000, limit = 0;
   std::uint64_t seed = 1;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/say.h"
 #include "cli/hrm.h"
 #include "hearth/error.h"
 #include "hearth/hrm_train.h"
@@ -17,7 +18,7 @@ namespace {
 using hrm::Grid;
 
 struct SolveCommand {
-  std::string puzzle, model = default_sudoku_model;
+  std::string puzzle, model = default_sudoku_model();
   DeviceOptions device;
   std::int64_t segments = 32, attempts = 8;
   bool quiet = false, json = false;
@@ -52,8 +53,7 @@ int changed_cells(const Grid& a, const Grid& b) {
 
 int run_solve(const SolveCommand& command) {
   const Grid clues = hrm::parse_grid(command.puzzle);
-  if (hrm::check_puzzle(clues).solutions > 1)
-    fmt::print(stderr, "the puzzle has several solutions; any of them will do\n");
+  if (hrm::check_puzzle(clues).solutions > 1) say("the puzzle has several solutions; any of them will do\n");
   apply(command.device);
   hrm::Reasoner reasoner(hrm::load_model(command.model));
   const bool colours = isatty(STDOUT_FILENO) != 0;

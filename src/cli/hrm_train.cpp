@@ -5,6 +5,9 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/say.h"
+#include "cli/checks.h"
+#include "cli/ending.h"
 #include "cli/hrm.h"
 #include "cli/timing.h"
 #include "hearth/error.h"
@@ -30,8 +33,7 @@ std::vector<hrm::Puzzle> training_puzzles(const TrainCommand& command) {
   }
   const auto start = std::chrono::steady_clock::now();
   auto puzzles = hrm::make_puzzles(hrm::training_mixture(), command.pool, command.training.seed);
-  if (!command.quiet)
-    fmt::print(stderr, "{} puzzles made in {:.1f} s\n", puzzles.size(), seconds_since(start));
+  if (!command.quiet) say("{} puzzles made in {:.1f} s\n", puzzles.size(), seconds_since(start));
   return puzzles;
 }
 
@@ -44,6 +46,9 @@ int run_train(const TrainCommand& command) {
   options.resume = command.resume ? train::Resume::automatic : train::Resume::never;
   options.progress.enabled = !command.quiet;
   // Said before minutes are spent on puzzles.
+  if (options.steps == 0 && options.minutes == 0)
+    throw ValueError("nothing limits the run: --minutes or --steps does");
+  std::filesystem::create_directories(options.folder);
   if (!command.resume && !train::list_checkpoints(options.folder).empty())
     throw ValueError(fmt::format(
         "{} has checkpoints of another run: go on with --resume, or give another --output", command.output));
@@ -59,6 +64,7 @@ int run_train(const TrainCommand& command) {
                         {"seconds", result.seconds},
                         {"resumed_from_step", result.resumed_from},
                         {"parameters", result.model->parameter_count()},
+                        {"ending", name_of(result.ending)},
                         {"model", model_file.string()}};
     for (const auto& line : result.evaluations)
       for (const auto& [name, value] : line.figures)
@@ -67,8 +73,7 @@ int run_train(const TrainCommand& command) {
     fmt::print("{}\n", json.dump(2));
   }
   if (result.ending == train::Ending::interrupted) {
-    fmt::print(stderr, "interrupted at step {}; saved; go on with --resume and the same options\n",
-               result.steps);
+    say("interrupted at step {}; saved; go on with --resume and the same options\n", result.steps);
     return interrupted;
   }
   if (!command.json)
@@ -104,32 +109,31 @@ void add_hrm_train(CLI::App& hrm_command, Action& action) {
   const auto number = [&](const char* name, auto& value, const char* what) {
     return command->add_option(name, value, what)->type_name("N")->capture_default_str();
   };
-  const CLI::Validator positive = CLI::Validator(CLI::PositiveNumber).description("");
-  const CLI::Validator not_negative = CLI::Validator(CLI::NonNegativeNumber).description("");
   command->add_option("-o,--output", options->output, "Folder for checkpoints, log, plot and model")
       ->type_name("DIR")
       ->capture_default_str();
   command->add_flag("--resume", options->resume,
                     "Go on from the newest checkpoint in --output, if there is one");
-  number("--minutes", training.minutes, "Time limit of the whole command")->check(not_negative);
+  number("--minutes", training.minutes, "Time limit of the whole command")->check(must_not_be_negative());
   number("--steps", training.steps, "Steps, if the time limit does not come first; 0: no limit")
-      ->check(not_negative);
-  number("--batch", training.batch, "Sequences worked on at once")->check(positive);
-  number("--lr", training.learning_rate, "Highest learning rate")->check(positive);
-  number("--last-rate", training.last_rate, "Share of it that is left at the end")->check(not_negative);
-  number("--warmup", training.warmup, "Steps in which the learning rate rises")->check(not_negative);
-  number("--weight-decay", training.weight_decay, "Decoupled weight decay")->check(not_negative);
+      ->check(must_not_be_negative());
+  number("--batch", training.batch, "Sequences worked on at once")->check(must_be_positive());
+  number("--lr", training.learning_rate, "Highest learning rate")->check(must_be_positive());
+  number("--last-rate", training.last_rate, "Share of it that is left at the end")->check(must_not_be_negative());
+  number("--warmup", training.warmup, "Steps in which the learning rate rises")->check(must_not_be_negative());
+  number("--weight-decay", training.weight_decay, "Decoupled weight decay")->check(must_not_be_negative());
   number("--ema", training.ema_decay, "Decay of the averaged weights; 0: none are kept")
       ->check(CLI::Range(0.0, 0.999999).description(""));
   number("--seed", training.seed, "Seed of weights, puzzles and order");
-  number("--pool", options->pool, "Different puzzles to make and rearrange")->check(positive);
+  number("--pool", options->pool, "Different puzzles to make and rearrange")->check(must_be_positive());
   command->add_option("--data", options->data, "Puzzles of a CSV file instead (see 'hearth hrm generate')")
       ->type_name("FILE");
-  number("--log-every", training.log_every, "Steps between lines of the log")->check(positive);
+  number("--log-every", training.log_every, "Steps between lines of the log")->check(must_be_positive());
   number("--evaluate-every", training.evaluate_every, "Steps between evaluations; 0: only at the end")
-      ->check(not_negative);
-  number("--evaluation-puzzles", options->evaluation_puzzles, "Fresh puzzles of each kind")->check(positive);
-  number("--checkpoint-minutes", training.checkpoint_minutes, "Time between checkpoints")->check(positive);
+      ->check(must_not_be_negative());
+  number("--evaluation-puzzles", options->evaluation_puzzles, "Fresh puzzles of each kind")
+      ->check(must_be_positive());
+  number("--checkpoint-minutes", training.checkpoint_minutes, "Time between checkpoints")->check(must_be_positive());
   add_model_choice(*command, options->model);
   add_device_options(*command, options->device);
   command->add_flag("--quiet", options->quiet, "Show no progress");

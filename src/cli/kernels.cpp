@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/file.h"
+#include "base/say.h"
 #include "cli/commands.h"
 #include "cli/kernel_build.h"
 #include "cli/table.h"
@@ -219,9 +220,9 @@ std::string page(const std::vector<BuiltKernel>& all, const KernelsOptions& opti
 void show_progress(std::size_t done, std::size_t all) {
   static const bool terminal = isatty(STDERR_FILENO) != 0;
   if (terminal)
-    fmt::print(stderr, "\r{} of {} compiled{}", done, all, done == all ? "\n" : "");
+    say("\r{} of {} compiled{}", done, all, done == all ? "\n" : "");
   else if (done % 100 == 0 || done == all)
-    fmt::print(stderr, "{} of {} compiled\n", done, all);
+    say("{} of {} compiled\n", done, all);
 }
 
 int build_all(const KernelsOptions& options) {
@@ -257,8 +258,8 @@ int build_all(const KernelsOptions& options) {
   for (const BuiltKernel& built : all) {
     const std::string fault = fault_of(built);
     if (fault.empty() || ++faults > most_shown) continue;
-    fmt::print(stderr, "{} for {}, of {}: {}\n", built.needed.label, built.needed.target.architecture,
-               built.needed.workload, fault);
+    say("{} for {}, of {}: {}\n", built.needed.label, built.needed.target.architecture, built.needed.workload,
+        fault);
   }
   if (faults > 0)
     throw CompileError(fmt::format("{} of {} kernels are not as they should be", faults, all.size()));

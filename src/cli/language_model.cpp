@@ -6,6 +6,8 @@
 #include <cmath>
 
 #include "base/file.h"
+#include "base/say.h"
+#include "cli/checks.h"
 #include "cli/table.h"
 #include "hearth/config.h"
 #include "hearth/error.h"
@@ -37,7 +39,7 @@ void check_memory(const ModelOptions& options, const llm::LoadOptions& load) {
                                         options.model, size_text(plan.weights), size_text(plan.cache),
                                         plan.context, size_text(plan.available), to_string(load.device));
   if (plan.fits()) {
-    if (!options.quiet) fmt::print(stderr, "{}\n", taken);
+    if (!options.quiet) say("{}\n", taken);
     return;
   }
   const std::string help =
@@ -47,7 +49,7 @@ void check_memory(const ModelOptions& options, const llm::LoadOptions& load) {
   const bool can_try =
       load.device.kind == DeviceKind::cpu && options.memory_gb == 0 && plan.cache < plan.available;
   if (!can_try) throw Error(text);
-  fmt::print(stderr, "hearth: warning: {}; without, it will be slow\n", text);
+  say("hearth: warning: {}; without, it will be slow\n", text);
 }
 
 }  // namespace
@@ -55,10 +57,10 @@ void check_memory(const ModelOptions& options, const llm::LoadOptions& load) {
 void add_model_options(CLI::App& command, ModelOptions& options) {
   add_device_options(command, options.device);
   command.add_option("--memory", options.memory_gb, "GB of the device's memory to use at most")
-      ->check(CLI::PositiveNumber);
+      ->check(must_be_positive());
   command
       .add_option("--ctx", options.load.context, "Tokens of context (default: as the model, at most 4096)")
-      ->check(CLI::PositiveNumber);
+      ->check(must_be_positive());
   command.add_option("--cache-type,--cache", options.cache, "Type of keys and values: f16, bf16, f32, q8_0")
       ->check(CLI::IsMember({"f16", "bf16", "f32", "q8_0"}))
       ->capture_default_str();
@@ -123,7 +125,7 @@ void add_language_model_options(CLI::App& command, LanguageModelOptions& options
           "--keep", options.generate.keep,
           "When the context is full, keep this many tokens of the beginning, drop half of the others, and "
           "go on")
-      ->check(CLI::NonNegativeNumber);
+      ->check(must_not_be_negative());
   command.add_option("--draft", options.draft, "A faster model with the same tokens, which guesses ahead");
   command
       .add_option("--lookup", options.generate.lookup,
@@ -157,14 +159,14 @@ llm::Model load_model(const ModelOptions& options) {
   const llm::Model model = llm::Model::load(options.model, load);
   bar.clear();
   if (!options.quiet)
-    fmt::print(stderr, "{}: {}, {:.3g} M parameters, on {}\n", model.config().name,
-               model.config().architecture, static_cast<double>(model.parameters()) * 1e-6,
-               to_string(model.device()));
+    say("{}: {}, {:.3g} M parameters, on {}\n", model.config().name, model.config().architecture,
+        static_cast<double>(model.parameters()) * 1e-6, to_string(model.device()));
   return model;
 }
 
 llm::GenerateOptions generate_options(const LanguageModelOptions& options) {
   llm::GenerateOptions generate = options.generate;
+  static_cast<void>(llm::Sampler(generate.sampling));  // says what is out of range, before a model is loaded
   if (!options.grammar.empty()) generate.grammar = llm::Grammar::parse(read_text_file(options.grammar));
   if (!options.json_schema.empty()) {
     const auto first = options.json_schema.find_first_not_of(" \t\r\n");

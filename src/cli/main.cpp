@@ -1,4 +1,5 @@
 // The `hearth` command: parses the command line and runs one subcommand.
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -6,16 +7,24 @@
 #include <iostream>
 #include <new>
 
+#include "base/say.h"
 #include "cli/commands.h"
 
 namespace {
+
+// A standard stream that is closed leaves its number to the next file that is opened, which would get what is
+// written to the stream. To what stands in for it nothing can be written, either.
+void keep_standard_streams() {
+  for (int stream = 0; stream <= 2; ++stream)
+    if (fcntl(stream, F_GETFD) < 0) open("/dev/null", O_RDONLY);
+}
 
 // The status, if standard output took everything: into a file on a full disk, say, what was written counts,
 // not what was tried.
 int written(int status) {
   std::cout.flush();
   if (std::cout.good() && std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
-  fmt::print(stderr, "hearth: error: not everything could be written to standard output\n");
+  hearth::say("hearth: error: not everything could be written to standard output\n");
   return hearth::cli::failure;
 }
 
@@ -23,6 +32,7 @@ int written(int status) {
 
 int main(int argc, char** argv) {
   using namespace hearth;
+  keep_standard_streams();
   CLI::App app("Hearth: a deep-learning runtime for the GPU you own.", "hearth");
   app.set_version_flag("--version", "hearth " HEARTH_VERSION);
   app.require_subcommand(1);
@@ -57,7 +67,7 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (app.get_subcommands().empty() && argc > 1 && argv[1][0] != '-') {
-      fmt::print(stderr, "hearth: error: there is no command '{}'\nTry 'hearth --help'.\n", argv[1]);
+      hearth::say("hearth: error: there is no command '{}'\nTry 'hearth --help'.\n", argv[1]);
       return cli::usage_error;
     }
     // --help and --version come this way too, with status 0.
@@ -66,9 +76,9 @@ int main(int argc, char** argv) {
   try {
     return written(action());
   } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "hearth: error: out of memory\n");
+    hearth::say("hearth: error: out of memory\n");
   } catch (const std::exception& error) {
-    fmt::print(stderr, "hearth: error: {}\n", error.what());
+    hearth::say("hearth: error: {}\n", error.what());
   }
   return cli::failure;
 }

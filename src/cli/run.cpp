@@ -8,6 +8,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/say.h"
 #include "cli/commands.h"
 #include "cli/language_model.h"
 #include "hearth/error.h"
@@ -17,12 +18,12 @@ namespace hearth::cli {
 namespace {
 
 struct RunOptions : LanguageModelOptions {
-  std::string prompt;
+  std::vector<std::string> prompt;  // words
   bool json = false, special = false, has_prompt = false;
 };
 
 std::string prompt_of(const RunOptions& options) {
-  if (options.has_prompt) return options.prompt;
+  if (options.has_prompt) return fmt::format("{}", fmt::join(options.prompt, " "));
   if (isatty(STDIN_FILENO)) return {};
   return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
 }
@@ -70,9 +71,11 @@ int run(const RunOptions& options) {
   const std::vector<TokenId> tokens = tokens_of(model, prompt, options.special);
   if (static_cast<std::int64_t>(tokens.size()) > model.context())
     throw ValueError(
-        fmt::format("the prompt has {} tokens, the context {}; a larger one is asked for with --ctx "
-                    "(the model allows {})",
-                    tokens.size(), model.context(), model.config().context));
+        fmt::format("the prompt has {} tokens, the context {}{}", tokens.size(), model.context(),
+                    model.context() < model.config().context
+                        ? fmt::format("; a larger one is asked for with --ctx (the model allows {})",
+                                      model.config().context)
+                        : ", which is all that the model allows"));
 
   const train::InterruptGuard interrupt(true);
   const auto show = [&](std::string_view text) {
@@ -89,7 +92,7 @@ int run(const RunOptions& options) {
   show("\n");
   if (options.json)
     fmt::print("{}\n", to_json(result, model).dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
-  if (!options.quiet) fmt::print(stderr, "{}\n", speed_text(result));
+  if (!options.quiet) say("{}\n", speed_text(result));
   return interrupt.requested() ? interrupted : success;
 }
 

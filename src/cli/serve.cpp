@@ -111,8 +111,7 @@ class Server {
       listening = false;
     });
     if (!options_.quiet)
-      fmt::print(stderr, "http://{}:{}/v1, {} at once; Ctrl-C stops it\n", options_.host, port,
-                 options_.sequences);
+      say("http://{}:{}/v1, {} at once; Ctrl-C stops it\n", options_.host, port, options_.sequences);
     while (listening && !interrupt.requested()) std::this_thread::sleep_for(std::chrono::milliseconds(50));
     const bool stopped = interrupt.requested();
     batcher_.stop();
@@ -165,7 +164,7 @@ class Server {
     });
     if (!options_.quiet)
       server_.set_logger([](const Request& request, const Response& response) {
-        fmt::print(stderr, "{} {} {}\n", request.method, request.path, response.status);
+        say("{} {} {}\n", request.method, request.path, response.status);
       });
   }
 
@@ -286,6 +285,7 @@ void add_serve(CLI::App& app, Action& action) {
 
 }  // namespace hearth::cli
 #else
+#include "base/say.h"
 #include "hearth/error.h"
 
 namespace hearth::cli {

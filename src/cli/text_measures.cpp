@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "cli/checks.h"
 #include "cli/commands.h"
 #include "cli/language_model.h"
 #include "cli/table.h"
@@ -48,7 +49,7 @@ void add_common(CLI::App& command, TextOptions& options) {
   command.add_option("text", options.text, "A file of text")->required();
   add_model_options(command, options.model);
   command.add_option("-n,--tokens", options.most_tokens, "Only the first tokens of the text")
-      ->check(CLI::PositiveNumber);
+      ->check(must_be_positive());
   command
       .add_option("--window", options.perplexity.window,
                   "Tokens that the model sees at once, at most its context")
@@ -116,7 +117,7 @@ void add_perplexity(CLI::App& app, Action& action) {
   command
       ->add_option("--stride", options->perplexity.stride,
                    "Tokens by which the window moves on, and that are scored (default: half a window)")
-      ->check(CLI::PositiveNumber);
+      ->check(must_be_positive());
   command->add_flag("--json", options->json, "Print the figures as JSON");
   command->callback([options, &action] { action = [options] { return perplexity(*options); }; });
 }

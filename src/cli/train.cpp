@@ -5,6 +5,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/say.h"
+#include "cli/checks.h"
 #include "cli/commands.h"
 #include "cli/device_options.h"
 #include "cli/digits.h"
@@ -66,16 +68,16 @@ int run_mnist(const TrainOptions& options) {
   training.compile = !options.eager;
   const DigitOutcome outcome = train_digits(digits, training);
   if (!options.profile.empty()) {
-    fmt::print(stderr, "{}", profile_table());
+    say("{}", profile_table());
     write_profile_trace(options.profile);
   }
 
   const train::Result& result = outcome.result;
   if (options.json) fmt::print("{}\n", to_json(outcome).dump(2));
   if (result.ending == train::Ending::interrupted) {
-    fmt::print(stderr, "interrupted at step {}; {}\n", result.steps,
-               options.checkpoints.empty() ? "nothing is kept without --checkpoint"
-                                           : "saved; go on with --resume and the same options");
+    say("interrupted at step {}; {}\n", result.steps,
+        options.checkpoints.empty() ? "nothing is kept without --checkpoint"
+                                    : "saved; go on with --resume and the same options");
     return interrupted;
   }
   if (!options.json)
@@ -103,7 +105,7 @@ void add_mnist(CLI::App& train, Action& action) {
       ->type_name("N")
       ->capture_default_str();
   command->add_option("--lr", training.learning_rate, "Highest learning rate of the one-cycle schedule")
-      ->check(CLI::Validator(CLI::PositiveNumber).description(""))
+      ->check(must_be_positive())
       ->type_name("RATE")
       ->capture_default_str();
   command->add_option("--seed", training.seed, "Seed of initial weights, order and dropout")

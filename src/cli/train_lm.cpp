@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/say.h"
+#include "cli/checks.h"
 #include "cli/device_options.h"
 #include "cli/ending.h"
 #include "cli/language_model.h"
@@ -83,7 +85,7 @@ int run(const LanguageModelTraining& options) {
   if (!options.precision.empty()) training.precision = precisions.at(options.precision);
   const lm::TrainingResult result = lm::train_language_model(training);
   if (!options.profile.empty()) {
-    fmt::print(stderr, "{}", profile_table());
+    say("{}", profile_table());
     write_profile_trace(options.profile);
   }
   if (training.prepare_only) {
@@ -93,8 +95,7 @@ int run(const LanguageModelTraining& options) {
   }
   if (options.json) fmt::print("{}\n", to_json(result).dump(2));
   if (result.run.ending == train::Ending::interrupted) {
-    fmt::print(stderr, "interrupted at step {}; go on with --resume and the same options\n",
-               result.run.steps);
+    say("interrupted at step {}; go on with --resume and the same options\n", result.run.steps);
     return interrupted;
   }
   if (!options.json) print(result);
@@ -122,9 +123,7 @@ int run_tokenizer(const TokenizerTraining& options) {
   return success;
 }
 
-CLI::Option* positive(CLI::Option* option) {
-  return option->check(CLI::Validator(CLI::PositiveNumber).description(""))->capture_default_str();
-}
+CLI::Option* positive(CLI::Option* option) { return option->check(must_be_positive())->capture_default_str(); }
 
 void add_data(CLI::App& command, std::vector<std::string>& data) {
   command

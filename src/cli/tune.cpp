@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/say.h"
 #include "cli/commands.h"
 #include "cli/table.h"
 #include "gpu/tuner.h"
@@ -182,18 +183,17 @@ int measure(const TuneOptions& options) {
 
   for (std::size_t i = 0; i < all.size(); ++i) {
     const TuningStats before = tuning_stats();
-    fmt::print(stderr, "[{}/{}] {} ... ", i + 1, all.size(), all[i].name);
+    say("[{}/{}] {} ... ", i + 1, all.size(), all[i].name);
     std::fflush(stderr);
     all[i].run();
     synchronize(device);
     const TuningStats after = tuning_stats();
     const std::size_t tuned = after.tuned - before.tuned, known = after.hits - before.hits;
-    fmt::print(stderr, "{}\n",
-               tuned + known == 0 ? std::string("too small to matter, or one way only")
-                                  : fmt::format("{} measured, {} known before", tuned, known));
+    say("{}\n", tuned + known == 0 ? std::string("too small to matter, or one way only")
+                                   : fmt::format("{} measured, {} known before", tuned, known));
   }
   for (const gpu::OpenAttempt& attempt : gpu::library_attempts())
-    fmt::print(stderr, "{}: {}\n", attempt.name, attempt.problem.empty() ? "opened" : attempt.problem);
+    say("{}: {}\n", attempt.name, attempt.problem.empty() ? "opened" : attempt.problem);
   return show(options);
 }
 

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdio>
 
+#include "base/say.h"
 #include "gpu/compiler.h"
 #include "gpu/kernel_cache.h"
 #include "hearth/config.h"
@@ -14,7 +15,7 @@
 namespace hearth::gpu {
 namespace {
 
-void warn(const std::string& text) { fmt::print(stderr, "hearth: warning: {}\n", text); }
+void warn(const std::string& text) { say("hearth: warning: {}\n", text); }
 
 std::atomic<bool> exhaustive_wanted = false;
 

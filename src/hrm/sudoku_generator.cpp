@@ -94,17 +94,29 @@ Puzzle changed(const Puzzle& puzzle, RandomSource& random) {
   return next;
 }
 
-// Walks from a minimal puzzle to harder ones (or ones with fewer clues) and calls `visit` for every stop.
+// Walks from a minimal puzzle to harder ones (or ones with fewer clues) and calls `visit` for every stop,
+// each of them another puzzle: from a peak, where nothing near is as hard, the walk leaves for a new
+// beginning.
 template <typename Visit>
 void walk(const PuzzleKind& kind, RandomSource& random, std::uint64_t stops, Visit visit) {
+  constexpr int patience = 8;  // rounds of changes at one stop
   Puzzle puzzle = minimal_puzzle(random);
+  std::vector<Grid> visited;
   for (std::uint64_t stop = 0; stop < stops; ++stop) {
-    for (int i = 0; i < kind.iterations; ++i) {
-      const Puzzle next = changed(puzzle, random);
-      const bool keep = kind.making == Making::climb ? next.rating >= 0.97 * puzzle.rating
-                                                     : clue_count(next.clues) <= clue_count(puzzle.clues);
-      if (keep) puzzle = next;
-    }
+    int round = 0;
+    do {
+      if (round++ == patience) {
+        puzzle = minimal_puzzle(random);
+        round = 0;
+      }
+      for (int i = 0; i < kind.iterations; ++i) {
+        const Puzzle next = changed(puzzle, random);
+        const bool keep = kind.making == Making::climb ? next.rating >= 0.97 * puzzle.rating
+                                                       : clue_count(next.clues) <= clue_count(puzzle.clues);
+        if (keep) puzzle = next;
+      }
+    } while (std::find(visited.begin(), visited.end(), puzzle.clues) != visited.end());
+    visited.push_back(puzzle.clues);
     visit(stop, puzzle);
   }
 }

@@ -79,6 +79,19 @@ std::string picture(const std::vector<TrainLine>& lines, const std::vector<Evalu
   return svg_plot(fmt::format("{} steps", lines.empty() ? 0 : lines.back().step), panels);
 }
 
+// "batch was 8, is 16"
+std::string difference(const nlohmann::json& before, const nlohmann::json& now) {
+  std::string text;
+  for (const auto& [name, value] : now.items()) {
+    const auto was = before.is_object() ? before.value(name, nlohmann::json()) : nlohmann::json();
+    if (was == value) continue;
+    text += text.empty() ? "" : ", ";
+    text += value.is_object() ? difference(was, value)
+                              : fmt::format("{} was {}, is {}", name, was.dump(), value.dump());
+  }
+  return text;
+}
+
 class Run {
  public:
   Run(const TrainOptions& options, std::shared_ptr<const ExampleSource> source, const Evaluate& evaluate)
@@ -109,6 +122,7 @@ class Run {
   void save_checkpoint();
   void log_line();
   void evaluate();
+  void write_model();
   void write_files();
   double share_done() const;
   double rate() const;
@@ -154,17 +168,20 @@ double Run::rate() const {
 }
 
 void Run::show() {
-  if (lines_.empty()) return;
-  const TrainLine& line = lines_.back();
-  ProgressBar::Figures figures{{"loss", fmt::format("{:.4f}", line.loss)},
-                               {"exact", fmt::format("{:.1f} %", line.exact * 100)},
-                               {"segments", fmt::format("{:.1f}", line.segments)}};
+  ProgressBar::Figures figures;
+  std::string pace;
+  if (!lines_.empty()) {
+    const TrainLine& line = lines_.back();
+    figures = {{"loss", fmt::format("{:.4f}", line.loss)},
+               {"exact", fmt::format("{:.1f} %", line.exact * 100)},
+               {"segments", fmt::format("{:.1f}", line.segments)}};
+    pace = fmt::format("{:.2f} steps/s {}/s", line.steps_per_second,
+                       format_count(line.steps_per_second * static_cast<double>(options_.batch)));
+  }
   if (options_.minutes > 0)
     figures.emplace_back("left",
                          format_duration(std::max(0.0, options_.minutes * 60 - seconds_since(begun_))));
-  bar_.update(now_, figures,
-              fmt::format("{:.2f} steps/s {}/s", line.steps_per_second,
-                          format_count(line.steps_per_second * static_cast<double>(options_.batch))));
+  bar_.update(now_, figures, pace);
 }
 
 void Run::log_line() {
@@ -206,13 +223,16 @@ void Run::evaluate() {
       text += fmt::format("  {} {:.1f} %", name, value * 100);
     bar_.line(text);
   }
-  if (!options_.folder.empty())
-    save_model(options_.folder / "model.safetensors", *model_, DType::bf16,
-               {{"steps", std::to_string(now_)}});
+  write_model();
   if (step_.ema()) step_.ema()->restore();
   evaluated_ = now_;
   evaluation_seconds_ = seconds_since(start);
   logged_at_ += Clock::now() - start;  // the pace is that of the steps
+}
+
+void Run::write_model() {
+  if (options_.folder.empty()) return;
+  save_model(options_.folder / "model.safetensors", *model_, DType::bf16, {{"steps", std::to_string(now_)}});
 }
 
 void Run::write_files() {
@@ -274,9 +294,8 @@ void Run::resume() {
       throw ValueError(
           fmt::format("[hrm train] {} is not a checkpoint of a reasoning model", path->string()));
     if (const auto mine = fingerprint(options_); counters["options"] != mine) {
-      const auto difference = nlohmann::json::diff(counters["options"], mine);
-      throw ValueError(fmt::format("[hrm train] {} was written with other options; what differs: {}",
-                                   path->string(), difference.dump()));
+      throw ValueError(fmt::format("[hrm train] {} was written with other options: {}", path->string(),
+                                   difference(counters["options"], mine)));
     }
     step_.load_state_dict(checkpoint.tensors);
     default_generator().set_state({counters["random_seed"], counters["random_offset"]});
@@ -314,10 +333,8 @@ TrainResult Run::run() {
       steady_since_ = seconds_since(begun_);
       logged_at_ = Clock::now();
     }
-    if (now_ % options_.log_every == 0) {
-      log_line();
-      show();
-    }
+    if (now_ % options_.log_every == 0) log_line();
+    show();
     if (options_.evaluate_every > 0 && now_ % options_.evaluate_every == 0) {
       evaluate();
       write_files();
@@ -329,7 +346,13 @@ TrainResult Run::run() {
   }
   if (*ending == train::Ending::finished) {
     log_line();
+    save_checkpoint();  // what comes now may take its time, or be given up
     evaluate();
+    saved_ = -1;  // and once more, with its figures
+  } else {
+    if (step_.ema()) step_.ema()->apply();
+    write_model();
+    if (step_.ema()) step_.ema()->restore();
   }
   save_checkpoint();
   write_files();

@@ -156,7 +156,8 @@ class Exporter {
       if (!is_floating(planned.from) && !is_quantised(planned.from)) planned.wanted = planned.from;
       planned.to =
           planned.shape.empty() ? planned.wanted : fitting_type(planned.wanted, planned.shape.back());
-      if (is_quantised(planned.from) && planned.to != planned.from && !options_.requantise)
+      if (is_quantised(planned.from) && is_quantised(planned.to) && planned.to != planned.from &&
+          !options_.requantise)
         throw ValueError(
             fmt::format("{} is quantised already, as {}: quantising again loses more than quantising the "
                         "original; --requantize does it all the same",

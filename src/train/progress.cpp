@@ -1,5 +1,6 @@
 // The progress bar.
 #include "hearth/progress.h"
+#include "base/say.h"
 
 #include <fmt/format.h>
 #include <sys/ioctl.h>
@@ -123,15 +124,15 @@ void ProgressBar::draw() {
   if (terminal_) {
     // Return, draw, erase what the line before had more.
     static const bool unicode = locale_is_unicode();
-    fmt::print(options_.stream, "\r{}\x1b[K",
-               render_progress(view, terminal_width(options_.stream) - 1, unicode));
+    say_to(options_.stream,
+           "\r" + render_progress(view, terminal_width(options_.stream) - 1, unicode) + "\x1b[K");
     drawn_ = true;
   } else {
     std::string text = view.label + ' ' + count_of(view);
     for (const auto& [name, value] : view.figures) text += fmt::format("  {} {}", name, value);
     if (!view.rate.empty()) text += "  " + view.rate;
     if (view.seconds_left) text += fmt::format("  {} left", format_duration(*view.seconds_left));
-    fmt::print(options_.stream, "{}\n", text);
+    say_to(options_.stream, text + "\n");
   }
   std::fflush(options_.stream);
 }
@@ -145,7 +146,7 @@ void ProgressBar::clear() {
 void ProgressBar::line(const std::string& text) {
   if (!options_.enabled) return;
   if (drawn_) std::fputs("\r\x1b[K", options_.stream);
-  fmt::print(options_.stream, "{}\n", text);
+  say_to(options_.stream, text + "\n");
   std::fflush(options_.stream);
   drawn_ = false;
 }
