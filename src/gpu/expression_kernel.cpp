@@ -4,30 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "gpu/expression_source.h"
 
 namespace hearth::gpu {
-namespace {
-
-template <class T>
-Constant constant(T value) {
-  Constant result;
-  std::memcpy(result.bytes, &value, sizeof value);
-  return result;
-}
-
-Constant constant_of(DType dtype, const Number& number) {
-  const auto type = compute_type(dtype);
-  if (type == "f64") return constant(number.real);
-  if (type == "f32") return constant(static_cast<float>(number.real));
-  if (type == "i64") return constant(number.integer);
-  return constant(static_cast<std::int32_t>(number.integer));
-}
-
-}  // namespace
-
 ExpressionCode::ExpressionCode(const Step& step) : expression_(step.expression) {
   for (const Layout& input : step.inputs) inputs_.push_back(input.dtype);
   for (const Layout& output : step.outputs) outputs_.push_back(output.dtype);
@@ -47,7 +27,7 @@ std::string ExpressionCode::parameters() const {
 std::vector<Constant> ExpressionCode::constants(const Number* numbers) const {
   std::vector<Constant> result;
   for (std::size_t i = 0; i < expression_.immediates.size(); ++i)
-    result.push_back(constant_of(expression_.immediates[i], numbers[i]));
+    result.emplace_back(expression_.immediates[i], numbers[i]);
   return result;
 }
 

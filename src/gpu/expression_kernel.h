@@ -6,15 +6,11 @@
 #include <vector>
 
 #include "device/step.h"
+#include "gpu/constant.h"
 #include "gpu/device.h"
 #include "gpu/nest.h"
 
 namespace hearth::gpu {
-
-// A number in the type that it is computed in; all are at the start.
-struct Constant {
-  alignas(8) unsigned char bytes[8] = {};
-};
 
 class ExpressionCode {
  public:

@@ -213,7 +213,7 @@ void MatmulKernel::add_finish(Arguments& values, const KernelArguments& argument
   }
   constants.resize(product_.expression.immediates.size());
   for (std::size_t i = 0; i < constants.size(); ++i) {
-    constants[i].set(product_.expression.immediates[i], arguments.numbers[i]);
+    constants[i] = Constant(product_.expression.immediates[i], arguments.numbers[i]);
     values.add(constants[i]);
   }
 }

@@ -3,11 +3,11 @@
 #pragma once
 
 #include <algorithm>
-#include <cstring>
 #include <string>
 #include <vector>
 
 #include "gpu/compiler.h"
+#include "gpu/constant.h"
 #include "gpu/expression_source.h"
 #include "gpu/kernels.h"
 
@@ -77,22 +77,6 @@ bool aligned(const void* pointer, std::size_t bytes);
 
 // Tiles of all products.
 std::int64_t tile_count(const Step& step, std::int64_t tile_rows, std::int64_t tile_columns);
-
-// A number in the type that it is computed in; all are at the start.
-struct Constant {
-  alignas(8) unsigned char bytes[8] = {};
-  void set(DType dtype, const Number& number) {
-    const auto type = compute_type(dtype);
-    if (type == "f64") return put(number.real);
-    if (type == "f32") return put(static_cast<float>(number.real));
-    if (type == "i64") return put(number.integer);
-    put(static_cast<std::int32_t>(number.integer));
-  }
-  template <class T>
-  void put(T value) {
-    std::memcpy(bytes, &value, sizeof value);
-  }
-};
 
 class MatmulKernel : public Kernel {
  public:
