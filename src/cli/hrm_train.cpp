@@ -119,8 +119,10 @@ void add_hrm_train(CLI::App& hrm_command, Action& action) {
       ->check(must_not_be_negative());
   number("--batch", training.batch, "Sequences worked on at once")->check(must_be_positive());
   number("--lr", training.learning_rate, "Highest learning rate")->check(must_be_positive());
-  number("--last-rate", training.last_rate, "Share of it that is left at the end")->check(must_not_be_negative());
-  number("--warmup", training.warmup, "Steps in which the learning rate rises")->check(must_not_be_negative());
+  number("--last-rate", training.last_rate, "Share of it that is left at the end")
+      ->check(must_not_be_negative());
+  number("--warmup", training.warmup, "Steps in which the learning rate rises")
+      ->check(must_not_be_negative());
   number("--weight-decay", training.weight_decay, "Decoupled weight decay")->check(must_not_be_negative());
   number("--ema", training.ema_decay, "Decay of the averaged weights; 0: none are kept")
       ->check(CLI::Range(0.0, 0.999999).description(""));
@@ -133,7 +135,8 @@ void add_hrm_train(CLI::App& hrm_command, Action& action) {
       ->check(must_not_be_negative());
   number("--evaluation-puzzles", options->evaluation_puzzles, "Fresh puzzles of each kind")
       ->check(must_be_positive());
-  number("--checkpoint-minutes", training.checkpoint_minutes, "Time between checkpoints")->check(must_be_positive());
+  number("--checkpoint-minutes", training.checkpoint_minutes, "Time between checkpoints")
+      ->check(must_be_positive());
   add_model_choice(*command, options->model);
   add_device_options(*command, options->device);
   command->add_flag("--quiet", options->quiet, "Show no progress");

@@ -123,7 +123,9 @@ int run_tokenizer(const TokenizerTraining& options) {
   return success;
 }
 
-CLI::Option* positive(CLI::Option* option) { return option->check(must_be_positive())->capture_default_str(); }
+CLI::Option* positive(CLI::Option* option) {
+  return option->check(must_be_positive())->capture_default_str();
+}
 
 void add_data(CLI::App& command, std::vector<std::string>& data) {
   command
