@@ -9,6 +9,7 @@
 
 #include "device/backend.h"
 #include "gpu/backends.h"
+#include "gpu/compiler.h"
 #include "hearth/hearth.h"
 
 namespace hearth::gpu {
@@ -45,6 +46,16 @@ Tensor given(const Shape& shape, DType dtype = DType::f32) {
   Tensor x = zeros(shape, dtype);
   x.eval();
   return x;
+}
+
+TEST(AbsentDevice, AnOldRocmIsNotAskedForChipsItDoesNotKnow) {
+  constexpr int debian_12 = 50'221'153, later = 50'400'000;
+  for (const char* chip : {"gfx1100", "gfx1201", "gfx942", "gfx9999"}) {
+    EXPECT_FALSE(gpu::rocm_may_compile(debian_12, chip)) << chip;
+    EXPECT_TRUE(gpu::rocm_may_compile(later, chip)) << chip;
+  }
+  for (const char* chip : {"gfx90a", "gfx90a:sramecc+:xnack-", "gfx1030", "gfx906"})
+    EXPECT_TRUE(gpu::rocm_may_compile(debian_12, chip)) << chip;
 }
 
 TEST(AbsentDevice, PlansRunAndNothingIsCompiled) {

@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <future>
 #include <limits>
 #include <thread>
+#include <utility>
 
 #include "expect_error.h"
 #include "hearth/error.h"
@@ -186,8 +188,9 @@ TEST(Batcher, StoppingEndsAll) {
   const Model model = storyteller(2);
   Batcher batcher(model);
   std::promise<void> begun;
-  GenerateOptions endless = greedy(400);
+  GenerateOptions endless = greedy(-1);
   endless.ignore_end = true;
+  endless.keep = 4;
   std::vector<std::shared_ptr<Asked>> asked;
   asked.push_back(Asked::submit(batcher, {5}, endless, [&, first = true](TokenId, std::string_view) mutable {
     if (first) begun.set_value();
@@ -198,24 +201,90 @@ TEST(Batcher, StoppingEndsAll) {
   begun.get_future().wait();
   batcher.stop();
   for (const auto& one : asked) EXPECT_EQ(one->wait().reason, FinishReason::cancelled);
-  test::expect_error<ValueError>([&] { batcher.submit({5}, {}, {}, {}); }, {"stopped"});
+  test::expect_error<Error>([&] { batcher.submit({5}, {}, {}, {}); }, {"stopped"});
 }
 
 TEST(Batcher, RequestsMayComeFromManyThreads) {
+  constexpr int threads = 4, each = 3;
+  const auto token = [](int t, int i) { return static_cast<TokenId>(10 * t + i + 1); };
+  std::string expected[threads][each];
+  {
+    const Model alone = storyteller(1);
+    for (int t = 0; t < threads; ++t)
+      for (int i = 0; i < each; ++i) {
+        const std::vector<TokenId> prompt{token(t, i)};
+        expected[t][i] = Session(alone).generate(prompt, greedy(4)).text;
+      }
+  }
   const Model model = storyteller(3);
   Batcher batcher(model);
   std::atomic<int> right = 0;
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t)
-    threads.emplace_back([&, t] {
-      for (int i = 0; i < 3; ++i) {
-        const auto asked = Asked::submit(batcher, {static_cast<TokenId>(10 * t + i + 1)}, greedy(4));
-        if (asked->wait().tokens.size() <= 4) ++right;
+  std::vector<std::thread> clients;
+  for (int t = 0; t < threads; ++t)
+    clients.emplace_back([&, t] {
+      for (int i = 0; i < each; ++i) {
+        if (Asked::submit(batcher, {token(t, i)}, greedy(4))->wait().text == expected[t][i]) ++right;
         static_cast<void>(batcher.stats());
       }
     });
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(right, 12);
+  for (std::thread& client : clients) client.join();
+  EXPECT_EQ(right, threads * each);
+}
+
+// Of two talks that begin alike neither loses its place to the other while there is another one.
+TEST(Batcher, TalksKeepTheirPlaces) {
+  const Model model = storyteller(3);
+  Batcher batcher(model);
+  std::vector<TokenId> one = tokens_of(model, "Once upon a time there was a cat who liked milk"),
+                       two = tokens_of(model, "Once upon a ball was lost and nobody knew where it had gone");
+  for (int turn = 0; turn < 3; ++turn)
+    for (std::vector<TokenId>* talk : {&one, &two}) {
+      const GenerateResult result = Asked::submit(batcher, *talk, greedy(4))->wait();
+      if (turn > 0) {
+        EXPECT_GE(result.reused_tokens, static_cast<std::int64_t>(talk->size()) - 2);
+      }
+      talk->insert(talk->end(), result.tokens.begin(), result.tokens.end());
+      talk->push_back(14);
+    }
+}
+
+TEST(Batcher, WhoHasLeftIsNotReadFor) {
+  const Model model = storyteller(1);
+  Batcher batcher(model);
+  std::promise<void> begun;
+  std::atomic<bool> go_on = true;
+  GenerateOptions endless = greedy(-1);
+  endless.ignore_end = true;
+  endless.keep = 4;
+  const auto running =
+      Asked::submit(batcher, {5}, endless, [&, first = true](TokenId, std::string_view) mutable {
+        if (std::exchange(first, false)) begun.set_value();
+        return go_on.load();
+      });
+  begun.get_future().wait();
+  const auto left = Asked::submit(batcher, tokens_of(model, "The dog"), greedy(5),
+                                  [](TokenId, std::string_view) { return false; });
+  EXPECT_EQ(left->wait().reason, FinishReason::cancelled);  // before there was a place for it
+  go_on = false;
+  EXPECT_EQ(running->wait().reason, FinishReason::cancelled);
+  EXPECT_EQ(batcher.stats().prompt_tokens, 1);
+}
+
+// Those who came later and want little do not keep one from its turn.
+TEST(Batcher, PromptsAreReadInTheOrderOfComing) {
+  const Model model = storyteller(2);
+  Batcher batcher(model);
+  std::vector<int> order;  // only by the batcher's thread
+  std::vector<std::shared_ptr<Asked>> asked;
+  for (int i = 0; i < 8; ++i)
+    asked.push_back(Asked::submit(batcher, {static_cast<TokenId>(20 + i)}, greedy(i == 1 ? 2 : 1),
+                                  [&order, i](TokenId token, std::string_view) {
+                                    if (token >= 0 && (order.empty() || order.back() != i))
+                                      order.push_back(i);
+                                    return true;
+                                  }));
+  for (const auto& one : asked) one->wait();
+  EXPECT_LT(std::find(order.begin(), order.end(), 1) - order.begin(), 3);
 }
 
 }  // namespace

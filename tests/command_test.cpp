@@ -93,8 +93,14 @@ TEST_F(Command, WorksWhenNobodyCanBeTold) {
 
 TEST_F(Command, TakesAPromptInWords) {
   const std::string model = "run '" HEARTH_MODELS_DIR "/storyteller.gguf' ",
-                    rest = " --device cpu -n 2 --temp 0 -q";
-  EXPECT_EQ(run(model + "Once upon a time" + rest).output, run(model + "'Once upon a time'" + rest).output);
+                    rest = " --device cpu --temp 0 -q";
+  EXPECT_EQ(run(model + "Once upon a time -n 2" + rest).output,
+            run(model + "'Once upon a time' -n 2" + rest).output);
+  EXPECT_TRUE(
+      run(model + "'[INST] hi, you [/INST]' -n 2" + rest).output.starts_with("[INST] hi, you [/INST]"));
+  EXPECT_EQ(run(model + "Once upon --unknown" + rest).status, 2);
+  const Ran stopped = run(model + "'Once upon a time' --stop '[x]' --stop ' there' -n 20" + rest);
+  EXPECT_EQ(stopped.output, "Once upon a time,\n") << stopped.errors;
 }
 
 TEST_F(Command, OptionsOutOfRangeAreNamedBeforeAModelIsLoaded) {

@@ -109,7 +109,8 @@ TEST(OpenAi, SaysWhatIsWrong) {
           {R"({"prompt": "a", "n": 2})", "n"},
           {R"({"prompt": "a", "suffix": "b"})", "suffix"},
           {R"({"prompt": "a", "echo": true})", "echo"},
-          {R"({"prompt": "a", "logprobs": 21})", "top_logprobs"},
+          {R"({"prompt": "a", "logprobs": 21})", "logprobs"},
+          {R"({"prompt": "a", "max_tokens": -1})", "max_tokens"},
           {R"({"prompt": "a", "logprobs": 1, "stream": true})", "logprobs"},
           {R"({"prompt": "a", "logit_bias": {"x": 1}})", "logit_bias"},
           {R"({"prompt": "a", "logit_bias": {"8192": 1}})", "logit_bias"},
@@ -130,6 +131,38 @@ TEST(OpenAi, SaysWhatIsWrong) {
     refuses([&](const char* body) { return interface.chat(body); }, wrong);
   refuses([&](const char* body) { return without.chat(body); },
           {R"({"messages": [{"role": "user", "content": "hi"}]})", "messages"});
+}
+
+// A body may be small and yet cost much: by recursion, by comparing keys, by texts to look for.
+TEST(OpenAi, RefusesWhatIsMadeToExhaust) {
+  const Interface interface = interface_with(plain_template);
+  const auto deep = [](int levels) {
+    return R"({"messages": )" + std::string(levels, '[') + std::string(levels, ']') + "}";
+  };
+  EXPECT_THROW(interface.chat(deep(1000000)), BadRequest);
+  EXPECT_THROW(interface.chat(deep(200)), BadRequest);
+  std::string wide = R"({"prompt": "a")", stops = R"({"prompt": "a", "stop": ["x")";
+  for (int i = 0; i < 100000; ++i) wide += ",\"" + std::to_string(i) + "\": 1";
+  EXPECT_THROW(interface.completion(wide + "}"), BadRequest);
+  for (int i = 0; i < 16; ++i) stops += R"(, "y")";
+  EXPECT_THROW(interface.completion(stops + "]}"), BadRequest);
+  EXPECT_THROW(interface.completion(R"({"prompt": "a", "stop": ")" + std::string(2000, 's') + "\"}"),
+               BadRequest);
+}
+
+TEST(OpenAi, ZeroMeansWhatItMeansToClients) {
+  const Interface interface = interface_with("");
+  const auto seed = [&] {
+    return interface.completion(R"({"prompt": "a", "seed": 0})").options.sampling.seed;
+  };
+  EXPECT_NE(seed(), 0u);  // to us that is another one each time
+  EXPECT_EQ(seed(), seed());
+  EXPECT_NO_THROW(Sampler(interface.completion(R"({"prompt": "a", "top_p": 0})").options.sampling));
+  // How many of the best, but nobody wants any.
+  const Interface chat = interface_with(plain_template);
+  EXPECT_EQ(chat.chat(R"({"messages": [{"role": "user", "content": "hi"}], "top_logprobs": 2})")
+                .options.best_log_probabilities,
+            -1);
 }
 
 TEST(OpenAi, AnswersAsClientsExpect) {

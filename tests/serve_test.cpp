@@ -51,8 +51,10 @@ class Serving {
       const auto at = text.find(place);
       if (at != std::string::npos && text.find('/', at + place.size()) != std::string::npos)
         port_ = std::stoi(text.substr(at + place.size()));
-      else if (waitpid(process_, nullptr, WNOHANG) != 0)
+      else if (waitpid(process_, nullptr, WNOHANG) != 0) {
+        process_ = 0;
         break;
+      }
     }
     EXPECT_NE(port_, 0) << log();
   }
@@ -79,6 +81,10 @@ class Serving {
     EXPECT_EQ(response->status, status) << response->body;
     return json::parse(response->body, nullptr, false);
   }
+  int running() const {
+    const auto health = client().Get("/health");
+    return health ? json::parse(health->body)["running"].get<int>() : -1;
+  }
   // Its exit status after the signal.
   int stop(int signal) {
     kill(process_, signal);
@@ -99,6 +105,9 @@ class Serving {
 };
 
 const json once{{"prompt", "Once upon a time"}, {"max_tokens", 12}, {"temperature", 0}};
+
+// Token 0 ends a text; with --keep the context does not, either.
+const json endless{{"prompt", "The"}, {"logit_bias", {{"0", -100}}}, {"max_tokens", 1000000000}};
 
 // The pieces of a stream, and whether it came to its end.
 struct Streamed {
@@ -165,9 +174,10 @@ TEST(Serve, AnswersWholeAndStreamed) {
 }
 
 TEST(Serve, AnswersManyAtOnceAndSurvivesThoseWhoLeave) {
-  const Serving serving;
+  const Serving serving({"--keep", "4"});
   const std::string text = serving.post("/v1/completions", once)["choices"][0]["text"];
-  json forever{{"prompt", "The"}, {"max_tokens", 500}, {"stream", true}, {"temperature", 0}};
+  json forever = endless;
+  forever["stream"] = true;
   std::vector<std::thread> clients;
   std::atomic<int> right = 0;
   for (int i = 0; i < 5; ++i)
@@ -187,9 +197,7 @@ TEST(Serve, AnswersManyAtOnceAndSurvivesThoseWhoLeave) {
   EXPECT_EQ(right, 5);
   // What was left behind has ended, too.
   for (int i = 0; i < 200; ++i) {
-    const auto health = serving.client().Get("/health");
-    ASSERT_TRUE(health);
-    if (json::parse(health->body)["running"] == 0) return;
+    if (serving.running() == 0) return;
     std::this_thread::sleep_for(50ms);
   }
   ADD_FAILURE() << "a request is still running";
@@ -206,6 +214,17 @@ TEST(Serve, RefusesWithAReason) {
   const auto broken = serving.client().Post("/v1/completions", "{\"prompt\": \"\xff", "application/json");
   ASSERT_TRUE(broken);
   EXPECT_EQ(broken->status, 400);
+  // Without saying beforehand how long it will be.
+  const auto endless_body = serving.client().Post(
+      "/v1/completions",
+      [](std::size_t offset, httplib::DataSink& sink) {
+        const std::string piece(1 << 20, ' ');
+        if (offset >= 12u << 20) return sink.done(), true;
+        return sink.write(piece.data(), piece.size());
+      },
+      "application/json");
+  ASSERT_TRUE(endless_body);
+  EXPECT_EQ(endless_body->status, 413);
   const auto large = serving.client().Post("/v1/completions", std::string(33 << 20, ' '), "application/json");
   ASSERT_TRUE(large);
   EXPECT_EQ(large->status, 413);
@@ -215,7 +234,10 @@ TEST(Serve, RefusesWithAReason) {
 TEST(Serve, AsksForTheKey) {
   const Serving serving({"--api-key", "secret"});
   EXPECT_EQ(serving.post("/v1/completions", once, 401)["error"]["type"], "authentication_error");
+  // On one connection, where nothing of the refused request may be left.
   auto client = serving.client();
+  client.set_keep_alive(true);
+  EXPECT_EQ(client.Post("/v1/completions", once.dump(), "application/json")->status, 401);
   client.set_bearer_token_auth("secret");
   const auto response = client.Post("/v1/completions", once.dump(), "application/json");
   ASSERT_TRUE(response);
@@ -224,16 +246,18 @@ TEST(Serve, AsksForTheKey) {
 }
 
 TEST(Serve, StopsInTheMiddleOfAnAnswer) {
-  Serving serving;
-  std::thread client([&] {
-    const Streamed streamed = read_stream(
-        serving, "/v1/completions", {{"prompt", "The"}, {"max_tokens", 500}, {"logit_bias", {{"0", -100}}}});
+  Serving serving({"--keep", "4"});
+  std::thread streaming([&] {
+    const Streamed streamed = read_stream(serving, "/v1/completions", endless);
     EXPECT_FALSE(streamed.done);
     EXPECT_EQ(streamed.last["error"], "the server is stopping");
   });
-  std::this_thread::sleep_for(300ms);
+  std::thread whole([&] { serving.post("/v1/completions", endless, 503); });
+  for (int i = 0; i < 200 && serving.running() < 2; ++i) std::this_thread::sleep_for(50ms);
+  EXPECT_EQ(serving.running(), 2);
   EXPECT_EQ(serving.stop(SIGTERM), 0) << serving.log();
-  client.join();
+  streaming.join();
+  whole.join();
 }
 
 TEST(Serve, SaysThatAPortIsTaken) {

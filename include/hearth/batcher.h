@@ -20,10 +20,11 @@ namespace hearth::llm {
 // time between the steps of the others; what a sequence still has of a prompt is not computed again.
 //
 // Safe from any thread. Callbacks come from the batcher's own thread, which waits for them: they must be
-// quick, not throw, and not destroy the batcher.
+// quick, not throw, and not stop or destroy the batcher.
 class Batcher {
  public:
-  // Every token with the text it completes; false stops the run.
+  // Every token with the text it completes; false stops the run. While a request waits and while its prompt
+  // is read it is asked, too, with token -1 and no text: somebody may have lost interest.
   using Each = std::function<bool(TokenId, std::string_view)>;
   // The end of a request, once: its result, or what went wrong (then the result is what there was).
   using Done = std::function<void(GenerateResult, std::exception_ptr)>;
@@ -35,7 +36,7 @@ class Batcher {
   Batcher& operator=(const Batcher&) = delete;
 
   // Throws ValueError for a prompt that leaves no room in the context, and for options that are out of range
-  // or that guess ahead (draft, lookup): steps are shared already.
+  // or that guess ahead (draft, lookup): steps are shared already. Throws Error after stop().
   void submit(std::vector<TokenId> prompt, GenerateOptions options, Each each, Done done);
   // Ends all requests, with FinishReason::cancelled, and takes no more; returns when they have ended.
   void stop();

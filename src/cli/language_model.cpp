@@ -113,7 +113,9 @@ void add_language_model_options(CLI::App& command, LanguageModelOptions& options
       ->take_all();
   command.add_option("--seed", sampling.seed, "Of the random numbers; 0: a new one each time")
       ->capture_default_str();
-  command.add_option("--stop", options.generate.stop, "Stop before this text; may be given several times");
+  command.add_option("--stop", options.generate.stop, "Stop before this text; may be given several times")
+      ->allow_extra_args(false)  // else "[a, b]" would be a list
+      ->take_all();
   auto* grammar =
       command.add_option("--grammar", options.grammar, "A file with a grammar (GBNF) for the text");
   command

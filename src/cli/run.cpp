@@ -18,12 +18,12 @@ namespace hearth::cli {
 namespace {
 
 struct RunOptions : LanguageModelOptions {
-  std::vector<std::string> prompt;  // words
+  std::string prompt;
   bool json = false, special = false, has_prompt = false;
 };
 
 std::string prompt_of(const RunOptions& options) {
-  if (options.has_prompt) return fmt::format("{}", fmt::join(options.prompt, " "));
+  if (options.has_prompt) return options.prompt;
   if (isatty(STDIN_FILENO)) return {};
   return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
 }
@@ -114,8 +114,13 @@ void add_run(CLI::App& app, Action& action) {
                    "Log-probabilities of each token and of the N most likely ones, with --json")
       ->check(CLI::Range(0, 1000))
       ->needs(json);
-  command->callback([options, prompt, &action] {
+  command->allow_extras();  // more words of the prompt
+  command->callback([options, prompt, command, &action] {
     options->has_prompt = prompt->count() > 0;
+    for (const std::string& word : command->remaining()) {
+      if (word.starts_with('-')) throw CLI::ExtrasError(std::vector<std::string>{word});
+      options->prompt += ' ' + word;
+    }
     action = [options] { return run(*options); };
   });
 }

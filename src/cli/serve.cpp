@@ -50,10 +50,14 @@ class Answer {
     abandoned_ = true;
   }
 
-  // The next piece; nothing when there are no more.
-  std::optional<std::string> next() {
+  // The next piece; nothing when there are no more. Where that takes its time, `wanted` is asked now and
+  // then, and ends it by saying no.
+  template <class Wanted>
+  std::optional<std::string> next(const Wanted& wanted) {
+    using namespace std::chrono_literals;
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return ended_ || !pieces_.empty(); });
+    while (!changed_.wait_for(lock, 200ms, [&] { return ended_ || !pieces_.empty(); }))
+      if (!wanted()) return std::nullopt;
     if (pieces_.empty()) return std::nullopt;
     std::string piece = std::move(pieces_.front());
     pieces_.pop_front();
@@ -84,7 +88,7 @@ class Server {
             model, options.name.empty() ? name_of(options.model) : options.name, defaults,
             options.template_file.empty() ? model.chat_template() : read_text_file(options.template_file)),
         batcher_(model) {
-    constexpr std::size_t most_body = 32 << 20, connections = 64;
+    constexpr std::size_t connections = 64;
     server_.set_payload_max_length(most_body);
     // Not as by default, where two servers may have one port, and share its requests.
     server_.set_socket_options([](socket_t socket) {
@@ -112,8 +116,11 @@ class Server {
     });
     if (!options_.quiet)
       say("http://{}:{}/v1, {} at once; Ctrl-C stops it\n", options_.host, port, options_.sequences);
+    // Before it runs it cannot be stopped.
+    while (listening && !server_.is_running()) std::this_thread::yield();
     while (listening && !interrupt.requested()) std::this_thread::sleep_for(std::chrono::milliseconds(50));
     const bool stopped = interrupt.requested();
+    stopping_ = true;
     batcher_.stop();
     server_.stop();
     listener.join();
@@ -122,6 +129,8 @@ class Server {
   }
 
  private:
+  static constexpr std::size_t most_body = 8 << 20;
+
   static std::string name_of(const std::string& model) {
     const std::filesystem::path path = std::filesystem::weakly_canonical(model);
     return std::filesystem::is_directory(path) ? path.filename().string() : path.stem().string();
@@ -135,32 +144,24 @@ class Server {
 
   void add_routes() {
     using httplib::Request, httplib::Response;
-    server_.set_pre_routing_handler([this](const Request& request, Response& response) {
-      if (options_.key.empty() || !request.path.starts_with("/v1/") || knows_key(request))
-        return httplib::Server::HandlerResponse::Unhandled;
-      refuse(response, 401, "the key is missing or wrong", "authentication_error");
-      return httplib::Server::HandlerResponse::Handled;
-    });
     server_.Get("/health", [this](const Request&, Response& response) {
       const llm::Batcher::Stats stats = batcher_.stats();
       response.set_content(
           nlohmann::json{{"status", "ok"}, {"running", stats.running}, {"waiting", stats.waiting}}.dump(),
           "application/json");
     });
-    server_.Get("/v1/models", [this](const Request&, Response& response) {
+    server_.Get("/v1/models", [this](const Request& request, Response& response) {
+      if (!knows_key(request)) return refuse_key(response);
       response.set_content(interface_.models(), "application/json");
     });
-    server_.Post("/v1/chat/completions", [this](const Request& request, Response& response) {
-      answer(response, [&] { return interface_.chat(request.body); });
-    });
-    server_.Post("/v1/completions", [this](const Request& request, Response& response) {
-      answer(response, [&] { return interface_.completion(request.body); });
-    });
+    add_post("/v1/chat/completions", [this](const std::string& body) { return interface_.chat(body); });
+    add_post("/v1/completions", [this](const std::string& body) { return interface_.completion(body); });
     server_.set_error_handler([](const Request& request, Response& response) {
-      if (response.body.empty())
-        refuse(response, response.status,
-               response.status == 413 ? "the body is too long"
-                                      : fmt::format("there is no {} {}", request.method, request.path));
+      if (!response.body.empty()) return;
+      refuse(response, response.status,
+             response.status == 413   ? "the body is too long"
+             : response.status == 404 ? fmt::format("there is no {} {}", request.method, request.path)
+                                      : "this cannot be read as a request");
     });
     if (!options_.quiet)
       server_.set_logger([](const Request& request, const Response& response) {
@@ -168,8 +169,33 @@ class Server {
       });
   }
 
+  // The whole body is read in any case: what is left of one would be taken for the next request.
+  template <class Parse>
+  void add_post(const char* path, const Parse& parse) {
+    server_.Post(path, [this, parse](const httplib::Request& request, httplib::Response& response,
+                                     const httplib::ContentReader& read) {
+      const bool known = knows_key(request);
+      std::string body;
+      std::size_t size = 0;
+      const bool whole = read([&](const char* data, std::size_t count) {
+        size += count;
+        if (known && size <= most_body) body.append(data, count);
+        return size <= 8 * most_body;  // else the connection is closed
+      });
+      if (!known) return refuse_key(response);
+      constexpr int too_long = 413;  // of the response: by the length that was announced
+      if (size > most_body || response.status == too_long)
+        return refuse(response, too_long, "the body is too long");
+      if (!whole) return refuse(response, 400, "the body was not sent to its end");
+      answer(response, [&] { return parse(body); });
+    });
+  }
+
   bool knows_key(const httplib::Request& request) const {
-    return request.get_header_value("Authorization") == "Bearer " + options_.key;
+    return options_.key.empty() || request.get_header_value("Authorization") == "Bearer " + options_.key;
+  }
+  static void refuse_key(httplib::Response& response) {
+    refuse(response, 401, "the key is missing or wrong", "authentication_error");
   }
 
   template <class Parse>
@@ -193,7 +219,7 @@ class Server {
     } catch (const TemplateError& error) {
       refuse(response, 400, error.what(), "invalid_request_error", "messages");
     } catch (const std::exception& error) {
-      refuse(response, 500, error.what(), "server_error");
+      refuse(response, stopping_ ? 503 : 500, error.what(), "server_error");
     }
   }
 
@@ -214,12 +240,14 @@ class Server {
         [this, call, made, write](std::size_t offset, httplib::DataSink& sink) {
           bool there = offset > 0 || write(sink, interface_.first_event(*call));
           while (there)
-            if (const auto piece = made->next())
+            if (const auto piece = made->next([&] { return there = sink.is_writable(); }))
               there = write(sink, interface_.event(*call, *piece));
             else
               break;
-          if (there) write_end(sink, *call, *made, write);
-          if (!there) made->abandon();
+          if (there)
+            write_end(sink, *call, *made, write);
+          else
+            made->abandon();
           sink.done();
           return there;
         },
@@ -239,6 +267,7 @@ class Server {
   }
 
   const ServeOptions& options_;
+  std::atomic<bool> stopping_ = false;
   openai::Interface interface_;
   llm::Batcher batcher_;
   httplib::Server server_;

@@ -45,11 +45,13 @@ nlohmann::json to_json(const lm::TrainingResult& result) {
                       {"resumed_from_step", result.run.resumed_from},
                       {"parameters", result.parameters},
                       {"seconds", result.run.seconds},
-                      {"tokens_per_second", result.tokens_per_second},
-                      {"tflops", result.tflops},
                       {"exported_step", result.exported_step},
                       {"model", result.model.string()},
                       {"gguf", result.gguf.string()}};
+  if (result.tokens_per_second > 0) {
+    json["tokens_per_second"] = result.tokens_per_second;
+    json["tflops"] = result.tflops;
+  }
   if (result.matmul_tflops) json["matmul_tflops"] = *result.matmul_tflops;
   if (result.validation_loss) json["validation_loss"] = *result.validation_loss;
   for (const auto& [name, loss] : result.source_losses) json["source_losses"][name] = loss;
@@ -57,9 +59,10 @@ nlohmann::json to_json(const lm::TrainingResult& result) {
 }
 
 void print(const lm::TrainingResult& result) {
-  fmt::print("{} after {} of {} steps, {:.1f} s, {:.0f} tokens/s", name_of(result.run.ending),
-             result.run.steps, result.steps_planned, result.run.seconds, result.tokens_per_second);
-  if (result.matmul_tflops)
+  fmt::print("{} after {} of {} steps, {:.1f} s", name_of(result.run.ending), result.run.steps,
+             result.steps_planned, result.run.seconds);
+  if (result.tokens_per_second > 0) fmt::print(", {:.0f} tokens/s", result.tokens_per_second);
+  if (result.matmul_tflops && result.tokens_per_second > 0)
     fmt::print(", {:.0f} TFLOP/s ({:.0f} % of the {:.0f} of large products)", result.tflops,
                100 * result.tflops / *result.matmul_tflops, *result.matmul_tflops);
   fmt::print("\n");

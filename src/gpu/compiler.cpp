@@ -146,7 +146,27 @@ void require_compiler(const Driver& driver) {
                                      : "there is no libhiprtc beside " + driver.library));
 }
 
+void require_known_chip(const Driver& driver, const std::string& architecture) {
+  int version = 0;
+  if (driver.kind != DeviceKind::rocm || driver.call.runtime_version == nullptr ||
+      driver.call.runtime_version(&version) != 0 || rocm_may_compile(version, architecture))
+    return;
+  throw CompileError(fmt::format("[{}] {} is of a ROCm that does not know {}; a newer one is needed",
+                                 driver.name, driver.compiler_library, architecture));
+}
+
 }  // namespace
+
+bool rocm_may_compile(int version, std::string_view architecture) {
+  constexpr int careful_since = 50'400'000;
+  constexpr std::string_view known_before[] = {
+      "gfx700",  "gfx701",  "gfx702",  "gfx801",  "gfx802",  "gfx803",  "gfx900",  "gfx902",
+      "gfx904",  "gfx906",  "gfx908",  "gfx909",  "gfx90a",  "gfx90c",  "gfx1010", "gfx1011",
+      "gfx1012", "gfx1013", "gfx1030", "gfx1031", "gfx1032", "gfx1033", "gfx1034", "gfx1035"};
+  const std::string_view chip = architecture.substr(0, architecture.find(':'));  // without its features
+  return version >= careful_since ||
+         std::find(std::begin(known_before), std::end(known_before), chip) != std::end(known_before);
+}
 
 std::vector<char> compile(const Driver& driver, const std::string& architecture, int wave_size,
                           const KernelSource& source) {
@@ -163,6 +183,7 @@ std::vector<char> compile(const Driver& driver, const std::string& architecture,
 std::vector<char> compile_uncached(const Driver& driver, const std::string& architecture, int wave_size,
                                    const KernelSource& source) {
   require_compiler(driver);
+  require_known_chip(driver, architecture);
   std::unique_lock alone(compiler_mutex, std::defer_lock);
   if (!driver.compiles_in_parallel) alone.lock();
   const auto begin = std::chrono::steady_clock::now();

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "gpu/driver/driver.h"
@@ -32,6 +33,10 @@ std::vector<char> compile(const Driver& driver, const std::string& architecture,
 // The same without looking into the cache or leaving anything there.
 std::vector<char> compile_uncached(const Driver& driver, const std::string& architecture, int wave_size,
                                    const KernelSource& source);
+
+// Whether the compiler of a ROCm of this version (as HIP counts them) can be asked for a chip. Before 5.4 it
+// ends the process where it does not know one.
+bool rocm_may_compile(int version, std::string_view architecture);
 
 CompilerStats compiler_stats();
 

@@ -82,13 +82,16 @@ std::string picture(const std::vector<TrainLine>& lines, const std::vector<Evalu
 // "batch was 8, is 16"
 std::string difference(const nlohmann::json& before, const nlohmann::json& now) {
   std::string text;
+  const auto add = [&](const std::string& more) { text += (text.empty() ? "" : ", ") + more; };
   for (const auto& [name, value] : now.items()) {
     const auto was = before.is_object() ? before.value(name, nlohmann::json()) : nlohmann::json();
     if (was == value) continue;
-    text += text.empty() ? "" : ", ";
-    text += value.is_object() ? difference(was, value)
-                              : fmt::format("{} was {}, is {}", name, was.dump(), value.dump());
+    add(value.is_object() ? difference(was, value)
+                          : fmt::format("{} was {}, is {}", name, was.dump(), value.dump()));
   }
+  if (before.is_object())
+    for (const auto& [name, value] : before.items())
+      if (!now.contains(name)) add(fmt::format("{} was {}", name, value.dump()));
   return text;
 }
 
@@ -153,9 +156,10 @@ class Run {
 double Run::share_done() const {
   double share = 0;
   if (options_.steps > 0) share = static_cast<double>(now_) / static_cast<double>(options_.steps);
-  if (options_.minutes > 0 && steady_since_ >= 0) {
+  if (options_.minutes > 0) {
     const double limit = options_.minutes * 60 - evaluation_seconds_ - steady_since_;
-    const double passed = (seconds_since(begun_) - steady_since_) / std::max(limit, 1.0);
+    const double passed =
+        steady_since_ < 0 ? 0 : (seconds_since(begun_) - steady_since_) / std::max(limit, 1.0);
     share = std::max(share, share_before_ + (1 - share_before_) * passed);
   }
   return std::min(share, 1.0);
@@ -350,6 +354,7 @@ TrainResult Run::run() {
     evaluate();
     saved_ = -1;  // and once more, with its figures
   } else {
+    save_checkpoint();  // refuses what is not finite
     if (step_.ema()) step_.ema()->apply();
     write_model();
     if (step_.ema()) step_.ema()->restore();

@@ -28,12 +28,16 @@ struct Job {
   std::optional<Continuation> text;
   std::optional<TokenId> next;  // chosen, to be fed; none while the prompt is read
   Clock::time_point since;      // when it was given a sequence, then when its prompt had been read
+  std::uint64_t number = 0;     // in the order of coming
+
+  bool wanted() const { return !each || each(-1, {}); }
 };
 
 // A sequence of the cache, and who has it. What it read last is kept for the next one.
 struct Place {
   Session session;
   std::unique_ptr<Job> job;
+  std::uint64_t last_number = 0;  // of who had it
 };
 
 }  // namespace
@@ -45,12 +49,15 @@ struct Batcher::State {
   std::condition_variable changed;
   std::deque<std::unique_ptr<Job>> waiting;
   Stats stats;
+  std::uint64_t numbers = 0;  // given to jobs so far
   bool stopping = false;
   std::thread thread;
+  std::once_flag joined;
 
   explicit State(const Model& of) : model(of) {
     static_cast<void>(model.tokenizer());
-    for (std::int64_t i = 0; i < model.state()->most_sequences; ++i) places.push_back({Session(model), {}});
+    for (std::int64_t i = 0; i < model.state()->most_sequences; ++i)
+      places.push_back({Session(model), {}, 0});
   }
 
   void run() {
@@ -68,9 +75,7 @@ struct Batcher::State {
         job = std::move(waiting.front());
         waiting.pop_front();
       }
-      GenerateResult nothing;
-      nothing.reason = FinishReason::cancelled;
-      job->done(std::move(nothing), nullptr);
+      give_up(*job);
     }
   }
 
@@ -88,6 +93,7 @@ struct Batcher::State {
     std::unique_lock lock(mutex);
     changed.wait(lock, [&] { return stopping || !waiting.empty() || any_running(); });
     if (stopping) return false;
+    drop_unwanted(lock);
     while (!waiting.empty()) {
       Place* const place = place_for(waiting.front()->prompt);
       if (place == nullptr) break;
@@ -101,25 +107,43 @@ struct Batcher::State {
     return true;
   }
 
-  // The free one that knows most of the prompt.
+  void drop_unwanted(std::unique_lock<std::mutex>& lock) {
+    std::vector<std::unique_ptr<Job>> dropped;
+    std::erase_if(waiting, [&](std::unique_ptr<Job>& job) {
+      if (job->wanted()) return false;
+      dropped.push_back(std::move(job));
+      return true;
+    });
+    lock.unlock();
+    for (const auto& job : dropped) give_up(*job);
+    lock.lock();
+  }
+  static void give_up(Job& job) {
+    GenerateResult nothing;
+    nothing.reason = FinishReason::cancelled;
+    job.done(std::move(nothing), nullptr);
+  }
+
+  // A free one: that which knows most of the prompt, if little else is lost with it; else the one that was
+  // used longest ago, or never.
   Place* place_for(const std::vector<TokenId>& prompt) {
-    Place* best = nullptr;
+    Place *best = nullptr, *oldest = nullptr;
     std::size_t most = 0;
     for (Place& place : places) {
       if (place.job) continue;
-      const std::size_t known = common_prefix(place.session.tokens(), prompt);
-      if (best == nullptr || known > most) best = &place, most = known;
+      if (oldest == nullptr || place.last_number < oldest->last_number) oldest = &place;
+      const auto& held = place.session.tokens();
+      const std::size_t known = common_prefix(held, prompt);
+      if (known > most && 2 * known >= held.size()) best = &place, most = known;
     }
-    return best;
+    return best != nullptr ? best : oldest;
   }
 
   void begin(Place& place) {
     Job& job = *place.job;
+    place.last_number = job.number;
     attempt(place, [&] {
-      const Tokenizer& tokenizer = model.tokenizer();
-      if (job.options.grammar)
-        job.mask = std::make_unique<grammar::TokenMask>(*job.options.grammar, tokenizer);
-      job.text.emplace(tokenizer, job.prompt, job.options, job.mask.get(), job.each);
+      job.text.emplace(model.tokenizer(), job.prompt, job.options, job.mask.get(), job.each);
       // The last token of the prompt is always run.
       const std::size_t known =
           common_prefix(place.session.tokens(), std::span(job.prompt).first(job.prompt.size() - 1));
@@ -129,26 +153,30 @@ struct Batcher::State {
     });
   }
 
-  // A piece of the prompt of one request; a short one, where others wait for their next token.
+  // A piece of the prompt of the request that came first; a short one, where others wait for their next
+  // token.
   void read_prompt() {
     constexpr std::int64_t shorter = 8;
-    for (Place& place : places) {
-      if (!place.job || place.job->next) continue;
-      attempt(place, [&] {
-        Job& job = *place.job;
-        const auto left = std::span<const TokenId>(job.prompt).subspan(place.session.tokens().size());
-        const std::int64_t most = model.state()->chunk_size() / (any_generating() ? shorter : 1);
-        const auto piece = left.first(std::min(left.size(), static_cast<std::size_t>(most)));
-        const std::vector<float> scores = place.session.feed(piece);
-        if (piece.size() < left.size()) return;
-        GenerateResult& result = job.text->result();
-        result.prompt_seconds = seconds_since(job.since);
-        count([&] { stats.prompt_tokens += result.prompt_tokens - result.reused_tokens; });
-        job.since = Clock::now();
-        advance(place, scores);
-      });
-      return;
-    }
+    Place* first = nullptr;
+    for (Place& place : places)
+      if (place.job && !place.job->next && (first == nullptr || place.job->number < first->job->number))
+        first = &place;
+    if (first == nullptr) return;
+    Place& place = *first;
+    Job& job = *place.job;
+    if (!job.wanted()) return end(place, FinishReason::cancelled);
+    attempt(place, [&] {
+      const auto left = std::span<const TokenId>(job.prompt).subspan(place.session.tokens().size());
+      const std::int64_t most = model.state()->chunk_size() / (any_generating() ? shorter : 1);
+      const auto piece = left.first(std::min(left.size(), static_cast<std::size_t>(most)));
+      const std::vector<float> scores = place.session.feed(piece);
+      if (piece.size() < left.size()) return;
+      GenerateResult& result = job.text->result();
+      result.prompt_seconds = seconds_since(job.since);
+      count([&] { stats.prompt_tokens += result.prompt_tokens - result.reused_tokens; });
+      job.since = Clock::now();
+      advance(place, scores);
+    });
   }
 
   // A token for each of those whose prompts have been read.
@@ -202,15 +230,16 @@ struct Batcher::State {
 
   void end(Place& place, FinishReason reason) {
     const std::unique_ptr<Job> job = release(place);
-    GenerateResult result;
-    if (job->text) {
-      job->text->result().reason = reason;
-      job->text->finish();
-      result = std::move(job->text->result());
-      if (job->next || !result.tokens.empty()) result.generate_seconds = seconds_since(job->since);
-    }
+    GenerateResult& result = job->text->result();
     result.reason = reason;
-    job->done(std::move(result), nullptr);
+    if (!result.tokens.empty()) result.generate_seconds = seconds_since(job->since);
+    std::exception_ptr error;
+    try {
+      job->text->finish();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    job->done(std::move(result), error);
   }
 
   // Of what a failed request left in the cache nothing is known.
@@ -267,23 +296,24 @@ void Batcher::submit(std::vector<TokenId> prompt, GenerateOptions options, Each 
   job->options = std::move(options);
   job->each = std::move(each);
   job->done = std::move(done);
+  if (job->options.grammar)  // takes its time, which is the caller's
+    job->mask = std::make_unique<grammar::TokenMask>(*job->options.grammar, state_->model.tokenizer());
   {
     const std::lock_guard lock(state_->mutex);
-    if (state_->stopping) throw ValueError("[Batcher] it has been stopped");
+    if (state_->stopping) throw Error("[Batcher] it has been stopped");
+    job->number = ++state_->numbers;
     state_->waiting.push_back(std::move(job));
   }
   state_->changed.notify_one();
 }
 
 void Batcher::stop() {
-  std::thread thread;
   {
     const std::lock_guard lock(state_->mutex);
     state_->stopping = true;
-    thread = std::move(state_->thread);
   }
   state_->changed.notify_one();
-  if (thread.joinable()) thread.join();
+  std::call_once(state_->joined, [&] { state_->thread.join(); });
 }
 
 Batcher::Stats Batcher::stats() const {

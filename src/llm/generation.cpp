@@ -1,5 +1,6 @@
 // Generating text: tokens are chosen by their scores, one after the other, until something ends it.
 #include <algorithm>
+#include <functional>
 
 #include "base/clock.h"
 #include "llm/continuation.h"
@@ -33,7 +34,7 @@ GenerateResult Session::generate(std::span<const TokenId> prompt, const Generate
       state_->mask = std::make_unique<grammar::TokenMask>(*options.grammar, tokenizer);
     mask = state_->mask.get();
   }
-  Continuation text(tokenizer, prompt, options, mask, each);
+  Continuation text(tokenizer, prompt, options, mask, each ? Continuation::Each(std::cref(each)) : nullptr);
   if (options.draft && !(state_->draft && state_->draft->is(*options.draft)))
     state_->draft = std::make_unique<DraftModel>(*options.draft, *state_->model);
   GenerateResult& result = text.result();

@@ -58,8 +58,20 @@ class Fields {
   const Json& object_;
 };
 
+// What is nested deep is copied and destroyed by recursion, and an object compares each key with all before
+// it: neither may be without end.
 Json parsed(std::string_view body) {
-  Json json = Json::parse(body, nullptr, false);
+  constexpr int deepest = 128, most_keys = 1024;
+  std::vector<int> keys;  // of the objects around
+  const auto check = [&](int depth, Json::parse_event_t event, const Json&) {
+    if (depth > deepest) throw BadRequest("the body is nested too deep", "");
+    if (event == Json::parse_event_t::object_start) keys.push_back(0);
+    if (event == Json::parse_event_t::object_end) keys.pop_back();
+    if (event == Json::parse_event_t::key && ++keys.back() > most_keys)
+      throw BadRequest(fmt::format("an object has more than {} fields", most_keys), "");
+    return true;
+  };
+  Json json = Json::parse(body, check, false);
   if (json.is_discarded()) throw BadRequest("the body is not JSON", "");
   if (!json.is_object()) throw BadRequest("the body is not an object", "");
   return json;
@@ -69,9 +81,13 @@ void read_stops(const Fields& fields, std::vector<std::string>& stop) {
   const Json* field = fields.find("stop");
   if (field == nullptr) return;
   stop.clear();
+  // They are looked for at every token.
+  constexpr std::size_t most = 16, longest = 1024;
   const auto add = [&](const Json& text) {
     if (!text.is_string()) refuse("stop", "neither a text nor a list of texts");
     stop.push_back(text.get<std::string>());
+    if (stop.size() > most || stop.back().size() > longest)
+      refuse("stop", fmt::format("at most {} texts of at most {} bytes", most, longest));
   };
   if (field->is_array())
     for (const Json& text : *field) add(text);
@@ -167,20 +183,26 @@ Call Interface::call(const Json& body, bool chat) const {
   for (const char* unknown : {"suffix", "echo", "audio", "prediction"})
     if (const Json* field = fields.find(unknown); field != nullptr && *field != false)
       refuse(unknown, "not known here");
-  fields.read("max_tokens", options.most_tokens);
-  fields.read("max_completion_tokens", options.most_tokens);
+  for (const char* name : {"max_tokens", "max_completion_tokens"}) {
+    fields.read(name, options.most_tokens);
+    if (fields.find(name) != nullptr && options.most_tokens < 0) refuse(name, "negative");
+  }
   SamplingOptions& sampling = options.sampling;
   fields.read("temperature", sampling.temperature);
   fields.read("top_p", sampling.top_p);
+  if (sampling.top_p == 0) sampling.top_p = std::numeric_limits<double>::min();  // the best token alone
   fields.read("top_k", sampling.top_k);
   fields.read("min_p", sampling.min_p);
   fields.read("typical_p", sampling.typical_p);
   fields.read("frequency_penalty", sampling.frequency_penalty);
   fields.read("presence_penalty", sampling.presence_penalty);
   fields.read("repetition_penalty", sampling.repetition_penalty);
-  auto seed = static_cast<std::int64_t>(sampling.seed);
-  fields.read("seed", seed);
-  sampling.seed = static_cast<std::uint64_t>(seed);
+  if (fields.find("seed") != nullptr) {
+    constexpr std::uint64_t for_zero = 0x9e3779b97f4a7c15;  // to us 0 is a new one each time
+    std::int64_t seed = 0;
+    fields.read("seed", seed);
+    sampling.seed = seed == 0 ? for_zero : static_cast<std::uint64_t>(seed);
+  }
   read_bias(fields, sampling.bias, model_.config().vocabulary);
   read_stops(fields, options.stop);
   try {
@@ -188,15 +210,15 @@ Call Interface::call(const Json& body, bool chat) const {
   } catch (const FormatError& error) {
     throw BadRequest(error.what(), fields.find("grammar") ? "grammar" : "response_format");
   }
-  if (chat) {
-    if (fields.flag("logprobs")) options.best_log_probabilities = 0;
-    fields.read("top_logprobs", options.best_log_probabilities);
-  } else {
-    fields.read("logprobs", options.best_log_probabilities);
+  const char* const best = chat ? "top_logprobs" : "logprobs";
+  if (!chat || fields.flag("logprobs")) {
+    if (chat) options.best_log_probabilities = 0;
+    fields.read(best, options.best_log_probabilities);
+    constexpr std::int64_t most_best = 20;
+    if (fields.find(best) != nullptr &&
+        (options.best_log_probabilities < 0 || options.best_log_probabilities > most_best))
+      refuse(best, fmt::format("0 to {}", most_best));
   }
-  constexpr std::int64_t most_best = 20;
-  if (options.best_log_probabilities > most_best)
-    refuse("top_logprobs", fmt::format("at most {}", most_best));
   call.stream = fields.flag("stream");
   if (call.stream && options.best_log_probabilities >= 0) refuse("logprobs", "not with stream");
   if (const Json* more = fields.find("stream_options"); more != nullptr && more->is_object())

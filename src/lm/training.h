@@ -55,8 +55,8 @@ struct TrainingOptions {
 struct TrainingResult {
   train::Result run;
   std::int64_t steps_planned = 0, tokens_per_step = 0, parameters = 0;
-  double tokens_per_second = 0;         // while training, from the second reading of losses on
-  double tflops = 0;                    // of training_flops()
+  double tokens_per_second = 0;  // while training, from the second reading of losses on; 0: too short to tell
+  double tflops = 0;             // of training_flops()
   std::optional<double> matmul_tflops;  // what this GPU reaches with large products in the same precision
   // Of the exported weights, which are those with the lowest validation loss; by source, if there are
   // several.

@@ -25,7 +25,11 @@ double seconds_between(std::chrono::steady_clock::time_point a, std::chrono::ste
 TrainingLog::TrainingLog(TrainingLogOptions options)
     : options_(std::move(options)), bar_(options_.progress) {}
 
-double TrainingLog::tokens_per_second() const { return seconds_ > 0 ? tokens_ / seconds_ : 0; }
+// Losses come several at a time: in a moment there may be many steps.
+double TrainingLog::tokens_per_second() const {
+  constexpr double enough = 1;
+  return seconds_ >= enough ? tokens_ / seconds_ : 0;
+}
 
 std::vector<std::string> TrainingLog::columns() const {
   std::vector<std::string> names{"step",           "tokens", "loss", "learning_rate", "tokens_per_second",
@@ -89,7 +93,7 @@ void TrainingLog::add_line(std::int64_t step, double learning_rate) {
   if (pending_steps_ == 0) return;
   const double mean = std::exchange(pending_loss_, 0) / static_cast<double>(std::exchange(pending_steps_, 0));
   lines_.push_back({step, mean, learning_rate, tokens_per_second(), {}, {}});
-  std::string rate = seconds_ > 0 ? format_count(tokens_per_second()) + " tokens/s" : "";
+  std::string rate = tokens_per_second() > 0 ? format_count(tokens_per_second()) + " tokens/s" : "";
   if (tflops() >= 1) rate += fmt::format("  {:.0f} TFLOP/s", tflops());
   if (tflops() >= 1 && options_.matmul_tflops)
     rate += fmt::format(" ({:.0f} % of a product)", 100 * tflops() / *options_.matmul_tflops);
