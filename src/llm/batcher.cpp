@@ -280,14 +280,11 @@ Batcher::Batcher(const Model& model) : state_(std::make_unique<State>(model)) {
 Batcher::~Batcher() { stop(); }
 
 void Batcher::submit(std::vector<TokenId> prompt, GenerateOptions options, Each each, Done done) {
-  const std::int64_t context = state_->model.context(), vocabulary = state_->model.config().vocabulary;
-  check_generation(options, prompt, context);
+  const std::int64_t context = state_->model.context();
+  check_generation(options, prompt, *state_->model.state());
   if (static_cast<std::int64_t>(prompt.size()) >= context)
     throw ValueError(
         fmt::format("[Batcher] the prompt has {} tokens, the context {}", prompt.size(), context));
-  for (const TokenId token : prompt)
-    if (token < 0 || token >= vocabulary)
-      throw ValueError(fmt::format("[Batcher] token {} is not in the vocabulary of {}", token, vocabulary));
   if (options.draft || options.lookup > 0)
     throw ValueError("[Batcher] draft and lookup are for one text at a time");
   static_cast<void>(Sampler(options.sampling));  // complains about options that are out of range

@@ -10,14 +10,16 @@
 
 namespace hearth::llm {
 
-void check_generation(const GenerateOptions& options, std::span<const TokenId> prompt, std::int64_t context) {
+void check_generation(const GenerateOptions& options, std::span<const TokenId> prompt,
+                      const Model::State& model) {
   if (prompt.empty()) throw ValueError("[Session] generate() needs at least one token");
+  model.check(prompt);
   if (options.lookup < 0 || options.most_drafted < 0)
     throw ValueError(fmt::format("[Session] lookup {} and most_drafted {} must not be negative",
                                  options.lookup, options.most_drafted));
-  if (options.keep > context - 2)
+  if (options.keep > model.context - 2)
     throw ValueError(fmt::format("[Session] nothing can be dropped if {} tokens of a context of {} are kept",
-                                 options.keep, context));
+                                 options.keep, model.context));
 }
 
 std::size_t common_prefix(std::span<const TokenId> a, std::span<const TokenId> b) {

@@ -8,12 +8,14 @@
 
 #include "hearth/llm.h"
 #include "llm/grammar/token_mask.h"
+#include "llm/model.h"
 #include "llm/stop_texts.h"
 
 namespace hearth::llm {
 
 // Throws ValueError for options, or a prompt, that no generation can begin with.
-void check_generation(const GenerateOptions& options, std::span<const TokenId> prompt, std::int64_t context);
+void check_generation(const GenerateOptions& options, std::span<const TokenId> prompt,
+                      const Model::State& model);
 
 // How many tokens two texts begin with alike.
 std::size_t common_prefix(std::span<const TokenId> a, std::span<const TokenId> b);

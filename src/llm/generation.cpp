@@ -26,7 +26,7 @@ std::string_view to_string(FinishReason reason) {
 GenerateResult Session::generate(std::span<const TokenId> prompt, const GenerateOptions& options,
                                  const std::function<bool(TokenId, std::string_view)>& each) {
   const std::int64_t context = state_->model->context;
-  check_generation(options, prompt, context);
+  check_generation(options, prompt, *state_->model);
   const Tokenizer& tokenizer = state_->model->tokenizer_or_throw();
   grammar::TokenMask* mask = nullptr;
   if (options.grammar) {

@@ -157,11 +157,15 @@ const Tokenizer& Model::State::tokenizer_or_throw() const {
   return *tokenizer;
 }
 
-void Model::State::check(const Piece& piece) const {
-  for (const TokenId token : piece.tokens)
+void Model::State::check(std::span<const TokenId> tokens) const {
+  for (const TokenId token : tokens)
     if (token < 0 || token >= config.vocabulary)
       throw ValueError(
           fmt::format("[Session] token {} is not in the vocabulary of {}", token, config.vocabulary));
+}
+
+void Model::State::check(const Piece& piece) const {
+  check(piece.tokens);
   const auto count = static_cast<std::int64_t>(piece.tokens.size()),
              before = static_cast<std::int64_t>(piece.sequence->tokens.size());
   if (before + count > context)

@@ -55,6 +55,8 @@ struct Model::State {
   std::int64_t shift(Sequence& sequence, std::int64_t keep);  // as Session::shift
   const Tokenizer& tokenizer_or_throw() const;
   std::int64_t chunk_size() const;  // tokens that one run of the decoder takes at most
+  void check(
+      std::span<const TokenId> tokens) const;  // throws ValueError for one that is not in the vocabulary
 
  private:
   void check(const Piece& piece) const;
