@@ -405,7 +405,7 @@ TEST_F(ModelCommand, ConvertsQuantizesAndMeasures) {
   ASSERT_EQ(
       run("imatrix " + in("model.gguf") + text + "-n 600 --device cpu -o " + in("importance.gguf")).status,
       0);
-  const Ran quantized = run("quantize " + in("model.gguf") + in("small.gguf") + "--type q4_k --imatrix " +
+  const Ran quantized = run("quantize " + in("model.gguf") + in("small.gguf") + "--type Q4_K --imatrix " +
                             in("importance.gguf"));
   ASSERT_EQ(quantized.status, 0) << quantized.errors;
   EXPECT_NE(quantized.output.find("rows do not divide into the 256 elements of a block of q4_k"),

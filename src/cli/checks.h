@@ -26,4 +26,14 @@ inline CLI::Validator must_not_be_negative() {
   return detail::number_check("a number from 0 on", [](double number) { return number >= 0; });
 }
 
+// Names of types are written in capitals elsewhere.
+inline CLI::Validator in_small_letters() {
+  return CLI::Validator(
+      [](std::string& text) {
+        text = CLI::detail::to_lower(text);
+        return std::string();
+      },
+      "");
+}
+
 }  // namespace hearth::cli

@@ -9,6 +9,7 @@
 #include <optional>
 #include <tuple>
 
+#include "cli/checks.h"
 #include "cli/commands.h"
 #include "cli/language_model.h"
 #include "cli/table.h"
@@ -124,6 +125,7 @@ void add_quantize(CLI::App& app, Action& action) {
                    fmt::format("Type of the matrices: {}. Those with _m keep the output and some of the "
                                "others in better ones. Norms and biases are always f32.",
                                type_names()))
+      ->transform(in_small_letters())
       ->required();
   command->add_option("--imatrix", options->importance,
                       "How much the columns of weights matter: a file of 'hearth imatrix'");
@@ -137,6 +139,7 @@ void add_convert(CLI::App& app, Action& action) {
       "convert", "Write a folder of Hugging Face, or the parts of a GGUF file, as one GGUF file");
   add_common(*command, *options);
   command->add_option("--type", options->type, "Type of the matrices: f32, f16, bf16 (default: as they are)")
+      ->transform(in_small_letters())
       ->check(CLI::IsMember({"f32", "f16", "bf16"}));
   command->callback([options, &action] { action = [options] { return quantize(*options); }; });
 }
