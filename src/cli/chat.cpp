@@ -12,6 +12,7 @@
 #include "cli/language_model.h"
 #include "hearth/chat_template.h"
 #include "hearth/error.h"
+#include "llm/chat_tokens.h"
 #include "train/interrupt.h"
 
 namespace hearth::cli {
@@ -44,8 +45,6 @@ class Conversation {
         model_(model),
         session_(model),
         template_(options.template_file.empty() ? model.chat_template() : text_of(options.template_file)) {
-    chat_.bos_token = token_text(model.tokenizer().special().bos);
-    chat_.eos_token = token_text(model.tokenizer().special().eos);
     begin(options.system);
   }
 
@@ -78,10 +77,6 @@ class Conversation {
   }
 
  private:
-  std::string token_text(std::optional<TokenId> token) const {
-    return token ? std::string(model_.tokenizer().text(*token)) : "";
-  }
-
   void begin(const std::string& system) {
     system_ = system;
     messages_ = nlohmann::ordered_json::array();
@@ -108,10 +103,7 @@ class Conversation {
   }
 
   void answer() {
-    // The template writes the special tokens, the first one included.
-    const std::string text = template_.render(messages_, chat_);
-    const std::vector<TokenId> tokens =
-        model_.tokenizer().encode(text, {.add_special = false, .parse_special = true});
+    const std::vector<TokenId> tokens = llm::chat_tokens(model_, template_, messages_);
     if (static_cast<std::int64_t>(tokens.size()) >= model_.context())
       throw ValueError(
           fmt::format("the conversation has {} tokens, the context {}; /clear begins anew{}", tokens.size(),
@@ -154,7 +146,6 @@ class Conversation {
   const llm::Model& model_;
   llm::Session session_;
   ChatTemplate template_;
-  ChatOptions chat_;
   std::string system_;
   nlohmann::ordered_json messages_;
 };

@@ -35,9 +35,11 @@ std::pair<TokenId, double> bias_of(const std::string& text) {
 
 void check_memory(const ModelOptions& options, const llm::LoadOptions& load) {
   const llm::MemoryPlan plan = llm::plan_memory(options.model, load);
-  const std::string taken = fmt::format("{}: {} of weights, {} for {} tokens of context; {} can be had on {}",
-                                        options.model, size_text(plan.weights), size_text(plan.cache),
-                                        plan.context, size_text(plan.available), to_string(load.device));
+  const std::string times = load.sequences > 1 ? fmt::format("{} x ", load.sequences) : "";
+  const std::string taken =
+      fmt::format("{}: {} of weights, {} for {}{} tokens of context; {} can be had on {}", options.model,
+                  size_text(plan.weights), size_text(plan.cache), times, plan.context,
+                  size_text(plan.available), to_string(load.device));
   if (plan.fits()) {
     if (!options.quiet) say("{}\n", taken);
     return;

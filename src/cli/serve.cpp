@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/file.h"
+#include "base/say.h"
 #include "cli/language_model.h"
 #include "hearth/batcher.h"
 #include "hearth/error.h"
@@ -314,7 +315,6 @@ void add_serve(CLI::App& app, Action& action) {
 
 }  // namespace hearth::cli
 #else
-#include "base/say.h"
 #include "hearth/error.h"
 
 namespace hearth::cli {

@@ -8,6 +8,8 @@
 #include <limits>
 #include <random>
 
+#include "llm/chat_tokens.h"
+
 namespace hearth::llm::openai {
 namespace {
 
@@ -236,21 +238,13 @@ std::vector<TokenId> Interface::chat_prompt(const Json& body) const {
   if (given == nullptr || !given->is_array() || given->empty()) refuse("messages", "a list is needed");
   Json messages = *given;
   join_parts(messages);
-  const Tokenizer& tokenizer = model_.tokenizer();
-  const auto token_text = [&](std::optional<TokenId> token) {
-    return token ? std::string(tokenizer.text(*token)) : "";
-  };
   ChatOptions options;
-  options.bos_token = token_text(tokenizer.special().bos);
-  options.eos_token = token_text(tokenizer.special().eos);
   const Json* choice = fields.find("tool_choice");
   if (const Json* tools = fields.find("tools"); tools != nullptr && (choice == nullptr || *choice != "none"))
     options.tools = *tools;
   if (const Json* variables = fields.find("chat_template_kwargs")) options.variables = *variables;
   try {
-    // The template writes the special tokens, the first one included.
-    return tokenizer.encode(template_->render(messages, options),
-                            {.add_special = false, .parse_special = true});
+    return chat_tokens(model_, *template_, messages, std::move(options));
   } catch (const ValueError& error) {
     throw BadRequest(error.what(), "messages");
   }

@@ -1,6 +1,5 @@
 // The progress bar.
 #include "hearth/progress.h"
-#include "base/say.h"
 
 #include <fmt/format.h>
 #include <sys/ioctl.h>
@@ -10,6 +9,8 @@
 #include <cmath>
 #include <cstdlib>
 #include <string_view>
+
+#include "base/say.h"
 
 namespace hearth {
 namespace {
