@@ -5,6 +5,7 @@
 
 #include "gpu/attention_engines.h"
 #include "gpu/kernels.h"
+#include "gpu/tensor_map.h"
 #include "graph/packed_attention.h"
 #include "hearth/error.h"
 
@@ -28,6 +29,14 @@ bool in_packets(const Layout& layout) {
 }
 bool aligned(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
 
+// (batch, head, row, feature) as the copy engine sees it.
+std::vector<TensorAxis> axes_of(const Layout& layout, std::uint32_t rows) {
+  const auto axis = [&](std::size_t i, std::uint32_t box) {
+    return TensorAxis{layout.shape[i], layout.strides[i], box};
+  };
+  return {axis(3, 64), axis(2, rows), axis(1, 1), axis(0, 1)};
+}
+
 // A kernel for one result. Whether operands can be read in packets decides which one it is.
 class Variants {
  public:
@@ -36,13 +45,17 @@ class Variants {
         dtype_(dtype),
         result_(result),
         general_(attention_engine(device.target(), dtype, features, result)),
-        warpgroups_(warpgroup_engine(device.target(), dtype, features, result)) {}
+        faster_(warpgroup_engine(device.target(), dtype, features, result)) {
+    if (!has_copy_engine(device)) faster_.reset();
+  }
 
   const AttentionEngine& general() const { return general_; }
-  void without_warpgroups() { warpgroups_.reset(); }
-  const AttentionEngine& engine(bool packets) const {
-    return packets && warpgroups_ ? *warpgroups_ : general_;
-  }
+  void set_faster(std::optional<AttentionEngine> engine) { faster_ = std::move(engine); }
+  const AttentionEngine& engine(bool packets) const { return packets && faster_ ? *faster_ : general_; }
+
+  // Rows of an operand that the copy engine brings at a time.
+  std::uint32_t own_rows() const { return static_cast<std::uint32_t>(faster_->tiles.own); }
+  std::uint32_t passing_rows() const { return static_cast<std::uint32_t>(faster_->tiles.others); }
 
   template <class... Values>
   void launch(bool packets, std::int64_t blocks, const Values&... values) const {
@@ -63,14 +76,17 @@ class Variants {
   DType dtype_;
   AttentionResult result_;
   AttentionEngine general_;
-  std::optional<AttentionEngine> warpgroups_;
+  std::optional<AttentionEngine> faster_;  // for operands in packets
   LazyFunction in_packets_, by_element_;
 };
 
 class AttentionKernel : public Kernel {
  public:
   AttentionKernel(GpuDevice& device, const Step& step)
-      : device_(device), dtype_(step.inputs[0].dtype), packed_(step.inputs[0].shape, dtype_) {
+      : device_(device),
+        dtype_(step.inputs[0].dtype),
+        packed_(step.inputs[0].shape, dtype_),
+        layouts_{step.inputs[0], step.inputs[1], step.inputs[2]} {
     const Layout &q = step.inputs[0], &k = step.inputs[1], &v = step.inputs[2];
     const auto& attributes = std::get<AttentionAttributes>(step.attributes);
     constexpr std::int64_t most = 1 << 30;
@@ -101,6 +117,23 @@ class AttentionKernel : public Kernel {
   }
 
  protected:
+  enum Which : std::size_t { query, key, value, output_gradient };
+
+  bool copy_engine_fits() const {
+    return std::all_of(layouts_.begin(), layouts_.end(),
+                       [](const Layout& layout) { return takes_axes(axes_of(layout, 1)); });
+  }
+  TensorMap map(Which operand, void* pointer, std::uint32_t rows) const {
+    return tensor_map(device_, dtype_, pointer, axes_of(layouts_[operand], rows));
+  }
+  // One after another in the blocks that the device can hold: the next sequence is loaded meanwhile. Long
+  // ones are better given out as blocks become free.
+  std::int64_t resident(const AttentionEngine& engine, std::int64_t blocks) const {
+    constexpr int short_sequence = 512;
+    if (!engine.stays || std::max(shape_.keys, shape_.queries) > short_sequence) return blocks;
+    return std::min<std::int64_t>(blocks, device_.compute_units());
+  }
+
   std::int64_t query_blocks(const AttentionEngine& engine) const {
     return parts(std::int64_t{shape_.stacked} * shape_.queries, engine.tiles.own) *
            (shape_.heads / shape_.stacked) * shape_.batch * shape_.splits;
@@ -113,6 +146,7 @@ class AttentionKernel : public Kernel {
   GpuDevice& device_;
   DType dtype_;
   PackedAttention packed_;
+  std::vector<Layout> layouts_;  // of q, k, v and dy
   AttentionShape shape_{};
   bool packets_ = false;
 };
@@ -134,7 +168,11 @@ class ForwardKernel final : public AttentionKernel {
       shape_.split_keys = static_cast<int>(parts(key_tiles, splits) * tiles.others);
       shape_.splits = static_cast<int>(parts(shape_.keys, shape_.split_keys));
     }
-    if (shape_.splits > 1 || shape_.stacked > 1) variants_.without_warpgroups();
+    if (shape_.splits > 1 || shape_.stacked > 1 || !copy_engine_fits()) variants_.set_faster(std::nullopt);
+    if (shape_.splits == 1 && shape_.stacked == 1 && shape_.keys > 0)
+      if (auto whole =
+              whole_engine(device.target(), dtype_, shape_.features, std::max(shape_.queries, shape_.keys)))
+        variants_.set_faster(std::move(whole));
   }
 
   std::size_t scratch_bytes() const override {
@@ -150,13 +188,13 @@ class ForwardKernel final : public AttentionKernel {
     void* const partial = shape_.splits > 1 ? arguments.scratch : nullptr;
     const bool packets = packets_ && aligned(q) && aligned(k) && aligned(v);
     const AttentionEngine& engine = variants_.engine(packets);
-    std::int64_t blocks = query_blocks(engine);
-    // One after another in the blocks that the device can hold: the next sequence is loaded meanwhile. Long
-    // ones are better given out as blocks become free.
-    constexpr int short_sequence = 512;
-    if (engine.warpgroups && shape_.keys <= short_sequence)
-      blocks = std::min<std::int64_t>(blocks, device_.compute_units());
-    variants_.launch(packets, blocks, shape_, q, k, v, out, logarithms_out, partial);
+    const std::int64_t blocks = resident(engine, query_blocks(engine));
+    if (engine.warpgroups)
+      variants_.launch(packets, blocks, shape_, map(query, q, variants_.own_rows()),
+                       map(key, k, variants_.passing_rows()), map(value, v, variants_.passing_rows()), out,
+                       logarithms_out, partial);
+    else
+      variants_.launch(packets, blocks, shape_, q, k, v, out, logarithms_out, partial);
     if (partial == nullptr) return;
     constexpr unsigned threads = 256;
     const auto rows_per_block = threads / static_cast<unsigned>(device_.wave_size());
@@ -178,6 +216,7 @@ class GradientKernel : public AttentionKernel {
   GradientKernel(GpuDevice& device, const Step& step) : AttentionKernel(device, step) {
     const Layout &packed = step.inputs[3], &delta = step.inputs[4], &dy = step.inputs[5];
     if (!packed.contiguous()) throw KernelError("[attention] its result is not where it was written");
+    layouts_.push_back(dy);
     shape_.dy = place_of(dy);
     shape_.delta_batch = delta.strides[0];
     shape_.delta_head = delta.strides[1];
@@ -195,15 +234,27 @@ class GradientKernel : public AttentionKernel {
               void* dv) const {
     void* const* in = arguments.inputs;
     const float* const logarithms_in = logarithms(in[3]);
-    variants.launch(packets(arguments), blocks, shape_, in[0], in[1], in[2], logarithms_in, in[4], in[5],
-                    first, dv);
+    const bool whole = packets(arguments);
+    const AttentionEngine& engine = variants.engine(whole);
+    if (!engine.warpgroups) {
+      variants.launch(whole, blocks, shape_, in[0], in[1], in[2], logarithms_in, in[4], in[5], first, dv);
+      return;
+    }
+    const bool by_keys = dv != nullptr;
+    const std::uint32_t queries = by_keys ? variants.passing_rows() : variants.own_rows();
+    const std::uint32_t keys = by_keys ? variants.own_rows() : variants.passing_rows();
+    variants.launch(whole, resident(engine, blocks), shape_, map(query, in[0], queries),
+                    map(key, in[1], keys), map(value, in[2], keys), logarithms_in, in[4],
+                    map(output_gradient, in[5], queries), first, dv);
   }
 };
 
 class QueryGradientKernel final : public GradientKernel {
  public:
   QueryGradientKernel(GpuDevice& device, const Step& step)
-      : GradientKernel(device, step), variants_(device, dtype_, shape_.features, AttentionResult::dq) {}
+      : GradientKernel(device, step), variants_(device, dtype_, shape_.features, AttentionResult::dq) {
+    if (!copy_engine_fits()) variants_.set_faster(std::nullopt);
+  }
 
   void run(const KernelArguments& arguments) const override {
     if (packed_.rows == 0) return;
@@ -221,6 +272,7 @@ class KeyGradientKernel final : public GradientKernel {
   KeyGradientKernel(GpuDevice& device, const Step& step) : GradientKernel(device, step) {
     const auto add = [&](AttentionResult result) {
       kernels_.push_back(std::make_unique<Variants>(device, dtype_, shape_.features, result));
+      if (!copy_engine_fits()) kernels_.back()->set_faster(std::nullopt);
     };
     const bool apart = gradients_apart(device.target(), dtype_, shape_.features);
     add(apart ? AttentionResult::dk : AttentionResult::dk_and_dv);

@@ -125,6 +125,7 @@ std::optional<AttentionEngine> warpgroup_engine(const Target& target, DType dtyp
                            {size, own, 128, 0, false, 0},
                            384,
                            bytes(2, 2 * (size == 64 ? 3 : 2), 128),
+                           true,
                            true};
   const bool by_keys = result == AttentionResult::dk_and_dv;
   return AttentionEngine{"attention_wgmma_backward.h",
@@ -132,7 +133,25 @@ std::optional<AttentionEngine> warpgroup_engine(const Target& target, DType dtyp
                          {size, own, 64, 0, false, 0},
                          384,
                          bytes(2, 2 * (size == 64 ? 4 : 3), 64),
-                         true};
+                         true,
+                         size == 64};
+}
+
+std::optional<AttentionEngine> whole_engine(const Target& target, DType dtype, std::int64_t features,
+                                            std::int64_t rows) {
+  constexpr int most_waves = 6;  // beyond, larger tiles of warpgroups are no waste
+  const int waves = rows <= 32 ? 2 : rows <= 64 ? 4 : most_waves;
+  const bool unit = target.matrix == MatrixUnit::mma80 || target.matrix == MatrixUnit::wgmma90;
+  if (!unit || dtype == DType::f32 || features != 64 || rows > most_waves * 16) return std::nullopt;
+  const int size = static_cast<int>(features);
+  const AttentionTiles tiles{size, waves * 16, waves * 16, 8, false, 0};
+  AttentionEngine engine{
+      "attention_whole.h",
+      fmt::format("MmaEngine<{}, {}, {}, 1, {}, false>", storage_type(dtype), size, waves, waves * 16), tiles,
+      static_cast<unsigned>(waves * target.wave_size),
+      static_cast<unsigned>(2 * attention_shared_elements(tiles, 1, 2, 0))};
+  engine.whole = true;
+  return engine;
 }
 
 bool gradients_apart(const Target& target, DType dtype, std::int64_t features) {
@@ -143,13 +162,19 @@ KernelSource attention_source(const AttentionEngine& engine, DType dtype, Attent
                               bool packets) {
   const bool forward = result == AttentionResult::output, by_q = result == AttentionResult::dq;
   const std::string type(storage_type(dtype));
-  const std::string parameters =
-      forward ? fmt::format("{0}* out, f32* logarithms, f32* partial", type)
-              : fmt::format("const f32* logarithms, const f32* delta, const {0}* dy, {0}* dk, {0}* dv", type);
+  const std::string operand =
+      engine.warpgroups ? "const __grid_constant__ TensorMap " : fmt::format("const {}* ", type);
+  const std::string results = forward ? fmt::format("{0}* out, f32* logarithms, f32* partial", type)
+                                      : fmt::format(
+                                            "const f32* logarithms, const f32* delta, {1}dy, {0}* dk, "
+                                            "{0}* dv",
+                                            type, operand);
   std::string call;
   if (engine.warpgroups)
-    call = forward ? "Engine::run(shape, q, k, v, out, logarithms)"
-                   : "Engine::run(shape, {q, k, v, dy, logarithms, delta}, dk, dv)";
+    call = forward ? "Engine::run(shape, &q, &k, &v, out, logarithms)"
+                   : "Engine::run(shape, {&q, &k, &v, &dy, logarithms, delta}, dk, dv)";
+  else if (engine.whole)
+    call = "attention::forward_whole<Engine>(shape, q, k, v, out, logarithms)";
   else if (forward)
     call = fmt::format("attention::forward<Engine, {}>(shape, q, k, v, out, logarithms, partial)", packets);
   else if (by_q)
@@ -165,10 +190,10 @@ KernelSource attention_source(const AttentionEngine& engine, DType dtype, Attent
               : "attention_gradient_kv",
       fmt::format("#include \"{0}\"\n#include \"{1}\"\nusing Engine = attention::{2};\n"
                   "KERNEL void __launch_bounds__(Engine::threads{3}) attention_kernel(AttentionShape shape, "
-                  "const {4}* q, const {4}* k, const {4}* v, {5}) {{\n  after_previous();\n  {6};\n}}\n",
+                  "{4}q, {4}k, {4}v, {5}) {{\n  after_previous();\n  {6};\n}}\n",
                   forward ? "attention.h" : "attention_backward.h", engine.header, engine.type,
-                  engine.warpgroups ? ", 1" : "", type, parameters, call),
-      engine.warpgroups ? std::vector<std::string>{"--gpu-architecture=sm_90a"} : std::vector<std::string>{}};
+                  engine.warpgroups ? ", 1" : "", operand, results, call),
+      {}};
 }
 
 KernelSource combine_source(DType dtype) {

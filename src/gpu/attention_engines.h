@@ -21,18 +21,25 @@ struct AttentionEngine {
   AttentionTiles tiles;
   unsigned threads, shared;  // shared: bytes that the launch asks for
   bool warpgroups = false;
+  bool stays = false;  // a block may have several jobs, one after another
+  bool whole = false;  // a block has all rows of a head
 };
 
 // For heads of up to 256 features. Throws KernelError where there is none.
 AttentionEngine attention_engine(const Target& target, DType dtype, std::int64_t features,
                                  AttentionResult result);
-// A faster one for operands that can be read in packets, where the chip has warpgroups that multiply.
+// A faster one for operands that can be read in packets, where the chip has warpgroups that multiply and an
+// engine that copies.
 std::optional<AttentionEngine> warpgroup_engine(const Target& target, DType dtype, std::int64_t features,
                                                 AttentionResult result);
+// Likewise one for the output of sequences of at most so many queries and keys, where the chip has one.
+std::optional<AttentionEngine> whole_engine(const Target& target, DType dtype, std::int64_t features,
+                                            std::int64_t rows);
 // Whether dk and dv need a kernel each: wide heads have more sums than a lane has registers.
 bool gradients_apart(const Target& target, DType dtype, std::int64_t features);
 
-// The function `attention_kernel`. packets: all rows can be read 16 bytes at a time.
+// The function `attention_kernel`. packets: all rows can be read 16 bytes at a time. Warpgroups get a
+// TensorMap for each of q, k, v and dy.
 //   output     (shape, q, k, v, out, logarithms, partial)
 //   gradients  (shape, q, k, v, logarithms, delta, dy, dk or dq, dv)
 KernelSource attention_source(const AttentionEngine& engine, DType dtype, AttentionResult result,

@@ -8,15 +8,11 @@
 #include "gpu/expression_source.h"
 #include "gpu/gemm_tiles.h"
 #include "gpu/matmul_kernel.h"
+#include "gpu/tensor_map.h"
 #include "hearth/error.h"
 
 namespace hearth::gpu {
 namespace {
-
-// What the copy engine of sm_90 is told of an operand.
-struct alignas(64) TensorMap {
-  std::uint64_t words[16];
-};
 
 constexpr unsigned wgmma_threads = 384;
 
@@ -73,9 +69,7 @@ class WgmmaKernel final : public MatmulKernel {
 
   static bool fits(const GpuDevice& device, const Step& step) {
     const DType dtype = step.inputs[0].dtype;
-    if (device.target().matrix != MatrixUnit::wgmma90 || device.driver().call.encode_tensor_map == nullptr ||
-        (dtype != DType::f16 && dtype != DType::bf16))
-      return false;
+    if (!has_copy_engine(device) || (dtype != DType::f16 && dtype != DType::bf16)) return false;
     const MatrixProduct product(step);
     const auto fits = [](const Operand& operand) {
       constexpr std::int64_t most = std::int64_t{1} << 31;
@@ -134,24 +128,13 @@ class WgmmaKernel final : public MatmulKernel {
 
   // Boxes of a tile's rows and a stage of K, or of 64 rows and a stage of K where rows lie side by side.
   TensorMap map(const Operand& operand, void* pointer, int tile_rows) const {
-    TensorMap result{};
-    const bool along_k = operand.along_k();
-    const auto inner = static_cast<std::uint64_t>(along_k ? operand.depth : operand.rows);
-    const auto outer = static_cast<std::uint64_t>(along_k ? operand.rows : operand.depth);
-    const std::int64_t outer_stride = along_k ? operand.row_stride : operand.k_stride;
-    const std::uint64_t whole = (inner * 2 + 15) / 16 * 16;  // a stride for axes that have only one element
-    const std::uint64_t stack_bytes = static_cast<std::uint64_t>(operand.stack[0]) * 2;
-    const std::uint64_t sizes[3] = {inner, outer, operand.stack[0] == 0 ? 1 : shape_.products};
-    const std::uint64_t strides[2] = {outer == 1 ? whole : static_cast<std::uint64_t>(outer_stride) * 2,
-                                      stack_bytes == 0 ? whole : stack_bytes};
-    const std::uint32_t box[3] = {64, static_cast<std::uint32_t>(along_k ? tile_rows : depth), 1};
-    const std::uint32_t steps[3] = {1, 1, 1};
-    constexpr int f16 = 6, bf16 = 9, plain = 0, swizzle_128 = 3, promote_256 = 3, zeros = 0;
-    device_.driver().check(device_.driver().call.encode_tensor_map(
-                               &result, product_.a.dtype == DType::f16 ? f16 : bf16, 3, pointer, sizes,
-                               strides, box, steps, plain, swizzle_128, promote_256, zeros),
-                           "describing an operand");
-    return result;
+    const bool along_k = operand.along_k(), stacked = operand.stack[0] != 0;
+    return tensor_map(
+        device_, product_.a.dtype, pointer,
+        {{along_k ? operand.depth : operand.rows, 1, 64},
+         {along_k ? operand.rows : operand.depth, along_k ? operand.row_stride : operand.k_stride,
+          static_cast<std::uint32_t>(along_k ? tile_rows : depth)},
+         {stacked ? static_cast<std::int64_t>(shape_.products) : 1, operand.stack[0], 1}});
   }
 
   std::unique_ptr<Kernel> otherwise_;  // for addresses that the copy engine does not take

@@ -55,6 +55,19 @@ struct MmaEngine {
           for (int i = 0; i < mma::elements; i += run)
             f(r * chain::slots + chain::slot(i), j * 16 + chain::other(i), tile[r][j].element + i);
     }
+    // Only of those 16 columns for which concerns(first, end) holds.
+    template <class Concerns, class F>
+    DEVICE void each_group(const Concerns& concerns, const F& f) {
+#pragma unroll
+      for (int j = 0; j < COLUMNS / 16; ++j) {
+        if (!concerns(j * 16, j * 16 + 16)) continue;
+#pragma unroll
+        for (int r = 0; r < OWN_TILES; ++r)
+#pragma unroll
+          for (int i = 0; i < mma::elements; ++i)
+            f(r * chain::slots + chain::slot(i), j * 16 + chain::other(i), tile[r][j].element[i]);
+      }
+    }
     // f(slot, column, value here, value of `that`).
     template <class F>
     DEVICE void each2(Values& that, const F& f) {

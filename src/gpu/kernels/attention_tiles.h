@@ -36,21 +36,28 @@ struct StackedRows {
   }
 };
 
-// Eight features of a row, zero where there are none. PACKETS: rows are multiples of 16 bytes, and lie so.
+// Eight features of a row, zero where there are none. PACKETS: rows are multiples of 16 bytes, and lie so;
+// what is not there is read from the first row, so that several can be under way at once.
 template <bool PACKETS, class Source>
 DEVICE Packet<typename Source::T, 8> fetch(const Source& source, int row, int feature) {
   using T = typename Source::T;
-  Packet<T, 8> packet{};
-  if (row >= source.rows) return packet;
-  const T* from = source.at(row);
   if constexpr (PACKETS) {
-    if (feature < source.features) packet = *reinterpret_cast<const Packet<T, 8>*>(from + feature);
+    const bool there = row < source.rows && feature < source.features;
+    const T* const from = source.at(there ? row : 0) + (there ? feature : 0);
+    constexpr int count = 2 * (int)sizeof(T);
+    auto words = bit_cast<Packet<u32, count>>(*reinterpret_cast<const Packet<T, 8>*>(from));
+#pragma unroll
+    for (int i = 0; i < count; ++i) words.element[i] = there ? words.element[i] : 0;
+    return bit_cast<Packet<T, 8>>(words);
   } else {
+    Packet<T, 8> packet{};
+    if (row >= source.rows) return packet;
+    const T* from = source.at(row);
 #pragma unroll
     for (int i = 0; i < 8; ++i)
       if (feature + i < source.features) packet.element[i] = from[(feature + i) * source.feature_stride];
+    return packet;
   }
-  return packet;
 }
 
 DEVICE void put(f16* to, const Packet<f16, 8>& packet) { *reinterpret_cast<Packet<f16, 8>*>(to) = packet; }
@@ -63,14 +70,40 @@ DEVICE void put(f32* to, const Packet<T, 8>& packet) {
   *reinterpret_cast<Packet<f32, 8>*>(to) = wide;
 }
 
-// ROWS rows from `first` on, as they are.
+// ROWS rows from `first` on, as they are, COUNT packets of each thread at a time: fetch() has them under way,
+// put() waits for them.
+template <int ROWS, int FEATURES, int THREADS, int COUNT, bool PACKETS, class T>
+struct RowPackets {
+  static constexpr int packets = FEATURES / 8, items = ROWS * packets;
+  Packet<T, 8> of[COUNT];
+
+  template <class Source>
+  DEVICE void fetch(const Source& source, int first, int item) {
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) {
+      const int at = item + i * THREADS;
+      if (items % (THREADS * COUNT) == 0 || at < items)
+        of[i] = attention::fetch<PACKETS>(source, first + at / packets, at % packets * 8);
+    }
+  }
+  template <class U>
+  DEVICE void put(U* tile, int stride, int item) const {
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) {
+      const int at = item + i * THREADS;
+      if (items % (THREADS * COUNT) == 0 || at < items)
+        attention::put(tile + at / packets * stride + at % packets * 8, of[i]);
+    }
+  }
+};
 template <int ROWS, int FEATURES, int THREADS, bool PACKETS, class U, class Source>
 DEVICE void load_rows(U* tile, int stride, const Source& source, int first) {
-  constexpr int packets = FEATURES / 8, items = ROWS * packets;
-#pragma unroll 4
-  for (int item = (int)threadIdx.x; item < items; item += THREADS) {
-    const int row = item / packets, feature = item % packets * 8;
-    put(tile + row * stride + feature, fetch<PACKETS>(source, first + row, feature));
+  constexpr int count = sizeof(typename Source::T) == 2 ? 4 : 2;
+#pragma unroll 1
+  for (int item = (int)threadIdx.x; item < ROWS * (FEATURES / 8); item += THREADS * count) {
+    RowPackets<ROWS, FEATURES, THREADS, count, PACKETS, typename Source::T> packets;
+    packets.fetch(source, first, item);
+    packets.put(tile, stride, item);
   }
 }
 

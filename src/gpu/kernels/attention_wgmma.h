@@ -1,4 +1,5 @@
-// Attention forward by warpgroups: two multiply, 64 queries each, and a third one loads keys and values.
+// Attention forward by warpgroups: two multiply, 64 queries each, and a thread of a third one keeps the copy
+// engine busy, which brings queries, keys and values.
 //
 // The scores of the next tile and the sums of this one are computed by the matrix unit at the same time,
 // while the exponentials of the scores before are taken. Where sequences are short, a block has many of them,
@@ -11,55 +12,18 @@
 
 namespace attention {
 
-// ROWS rows into panels, by the 128 threads of a warpgroup.
-template <int FEATURES, int ROWS, class T>
-DEVICE void copy_tile(u32 tile, const T* data, i64 row_stride, int first, int rows) {
-  constexpr int pieces = FEATURES / 8, step = 128 / pieces;  // rows at a time; a multiple of 8
-  const int thread = (int)threadIdx.x % 128, piece = thread % pieces;
-  int row = thread / pieces;
-  u32 to = tile + piece / 8 * (ROWS * 128) + row * 128 + ((piece % 8) ^ (row % 8)) * 16;
-  const T* from = data + (first + row) * row_stride + piece * 8;
-#pragma unroll 4  // the loading warpgroup has few registers
-  for (int i = 0; i < ROWS / step; ++i) {
-    const bool there = first + row < rows;
-    warpgroup::copy_16(to, there ? from : data, there);
-    row += step;
-    to += step * 128;
-    from += step * row_stride;
-  }
-}
+// Where the copy engine finds queries, keys and values (and gradients of the output): features, rows, heads,
+// batch.
+struct HeadRows {
+  const TensorMap* map;
+  int head, batch;
 
-// The side of those who load. A tile is announced when the copies of the next AHEAD ones are on their way, or
-// while there is nothing to copy.
-template <int AHEAD = 1>
-struct TileSender {
-  u64* announced[AHEAD] = {};  // to be announced, the oldest one last
-
-  DEVICE void announce(u64* full) {
-    if (!full) return;
-    warpgroup::publish_to_unit();
-    warpgroup::barrier_arrive(full);
-  }
-  DEVICE void flush() {
-    warpgroup::copies_wait<0>();
+  // Rows from `first` on as panels of 64 features, `panel_bytes` apart.
+  template <int FEATURES>
+  DEVICE void copy(u32 to, u32 panel_bytes, int first, u64* barrier) const {
 #pragma unroll
-    for (int i = AHEAD - 1; i >= 0; --i) {
-      announce(announced[i]);
-      announced[i] = nullptr;
-    }
-  }
-  DEVICE void sent(u64* full) {
-    warpgroup::copies_commit();
-    warpgroup::copies_wait<AHEAD>();
-    announce(announced[AHEAD - 1]);
-#pragma unroll
-    for (int i = AHEAD - 1; i > 0; --i) announced[i] = announced[i - 1];
-    announced[0] = full;
-  }
-  DEVICE void wait_empty(u64* empty, u32 parity) {
-    if (warpgroup::barrier_passed(empty, parity)) return;
-    flush();
-    warpgroup::barrier_wait(empty, parity);
+    for (int panel = 0; panel < FEATURES / 64; ++panel)
+      warpgroup::copy_box(to + panel * panel_bytes, map, barrier, panel * 64, first, head, batch);
   }
 };
 
@@ -101,35 +65,32 @@ struct WgmmaForward {
     }
   };
 
-  static DEVICE void load(const AttentionShape& shape, u32 jobs, const T* q, const T* k, const T* v,
-                          const Tiles& at, Barriers& barriers) {
-    TileSender<> sender;
+  static DEVICE void load(const AttentionShape& shape, u32 jobs, const TensorMap* q, const TensorMap* k,
+                          const TensorMap* v, const Tiles& at, Barriers& barriers) {
     RingPlace<q_tiles> own_place;
     RingPlace<stages> place;
+    const auto bring = [](const HeadRows& rows, u32 tiles, int index, u32 round, int first, u64* full,
+                          u64* empty) {
+      warpgroup::barrier_wait(empty + index, round ^ 1);  // the first time round nobody is waited for
+      warpgroup::barrier_expect(full + index, tile_bytes);
+      rows.copy<FEATURES>(tiles + index * tile_bytes, panel_bytes, first, full + index);
+    };
     for (u32 index = blockIdx.x; index < jobs; index += gridDim.x) {
       const Job job(shape, index);
       if (job.tiles == 0) continue;
       const QueryBlock& block = job.block;
-      const T* const queries = q + block.batch * shape.q.batch + block.head * shape.q.head;
-      const T* const keys = k + block.batch * shape.k.batch + block.group * shape.k.head;
-      const T* const values = v + block.batch * shape.v.batch + block.group * shape.v.head;
-      sender.wait_empty(&barriers.q_empty[own_place.index], own_place.round ^ 1);
-      copy_tile<FEATURES, others>(at.q + own_place.index * tile_bytes, queries, shape.q.row, block.first_row,
-                                  shape.queries);
-      sender.sent(&barriers.q_full[own_place.index]);
+      bring({q, block.head, block.batch}, at.q, own_place.index, own_place.round, block.first_row,
+            barriers.q_full, barriers.q_empty);
       own_place.advance();
       for (int i = 0; i < job.tiles; ++i) {
         const int first = job.pass.first + i * others;
-        sender.wait_empty(&barriers.k_empty[place.index], place.round ^ 1);
-        copy_tile<FEATURES, others>(at.k + place.index * tile_bytes, keys, shape.k.row, first, shape.keys);
-        sender.sent(&barriers.k_full[place.index]);
-        sender.wait_empty(&barriers.v_empty[place.index], place.round ^ 1);
-        copy_tile<FEATURES, others>(at.v + place.index * tile_bytes, values, shape.v.row, first, shape.keys);
-        sender.sent(&barriers.v_full[place.index]);
+        bring({k, block.group, block.batch}, at.k, place.index, place.round, first, barriers.k_full,
+              barriers.k_empty);
+        bring({v, block.group, block.batch}, at.v, place.index, place.round, first, barriers.v_full,
+              barriers.v_empty);
         place.advance();
       }
     }
-    sender.flush();
   }
 
   // scores = q k', one warpgroup's 64 rows.
@@ -185,8 +146,8 @@ struct WgmmaForward {
     for (int i = 0; i < 32; ++i) weights[i] = chain::pack(T{}, scores[2 * i], scores[2 * i + 1]);
   }
 
-  static DEVICE void run(const AttentionShape& shape, const T* q, const T* k, const T* v, T* out,
-                         f32* logarithms) {
+  static DEVICE void run(const AttentionShape& shape, const TensorMap* q, const TensorMap* k,
+                         const TensorMap* v, T* out, f32* logarithms) {
     __shared__ Barriers barriers;
     unsigned char* const memory = launched_shared<unsigned char>();
     Tiles at;
@@ -195,7 +156,7 @@ struct WgmmaForward {
     at.v = at.k + stages * tile_bytes;
     if (threadIdx.x == 0) {
       const auto init = [](u64* full, u64* empty) {
-        warpgroup::barrier_init(full, 128);
+        warpgroup::barrier_init(full, 1);
         warpgroup::barrier_init(empty, 8);
       };
 #pragma unroll
@@ -212,7 +173,7 @@ struct WgmmaForward {
     const u32 jobs = query_tiles<WgmmaForward>(shape) * shape.heads * shape.batch;
     if (threadIdx.x >= 256) {
       warpgroup::give_registers<40>();
-      load(shape, jobs, q, k, v, at, barriers);
+      if (threadIdx.x == 256) load(shape, jobs, q, k, v, at, barriers);
     } else {
       warpgroup::take_registers<232>();
       RingPlace<q_tiles> own_place;

@@ -22,12 +22,15 @@ struct WgmmaGradient {
   // The first product of the next tile is computed before the sums of this one are: with wide sums of keys
   // there are too few registers.
   static constexpr bool ahead = !BY_KEYS || FEATURES == 64;
+  // A block may have several jobs, one after another; with wide heads there are too few registers.
+  static constexpr bool stays = FEATURES == 64;
+  // Registers of those who load and of those who multiply.
+  static constexpr int loading = BY_KEYS && stays ? 72 : 40, multiplying = (504 - loading) / 2;
   static constexpr int own_panel = own * 128, other_panel = others * 128;
   static constexpr int own_bytes = own * FEATURES * 2, other_bytes = others * FEATURES * 2;
-  static constexpr int shared_bytes = 2 * own_bytes + 2 * stages * other_bytes + 1024;
 
   struct Shared {
-    u64 own, first_full[stages], second_full[stages], empty[stages];
+    u64 own_full, own_empty, first_full[stages], second_full[stages], empty[stages];
     f32 logarithm[stages][others], delta[stages][others];  // of queries that pass by
   };
   // Where tiles are in shared memory.
@@ -37,21 +40,25 @@ struct WgmmaGradient {
     DEVICE u32 first(int stage) const { return own + 2 * own_bytes + 2 * stage * other_bytes; }
     DEVICE u32 second(int stage) const { return first(stage) + other_bytes; }
   };
-  // What a block does: `tiles` tiles for each of `heads` heads.
+  // What a block does at a time: `tiles` tiles for each of `heads` heads.
   struct Work {
     int batch, head, group, first_row, rows;  // head: the first one; rows: all there are
     int heads, tiles, first_other, others;    // others: all there are
     DEVICE int steps() const { return heads * tiles; }
   };
 
-  static DEVICE Work work_of(const AttentionShape& shape) {
+  static DEVICE u32 job_count(const AttentionShape& shape) {
+    if (BY_KEYS) return (u32)((shape.keys + own - 1) / own) * shape.groups * shape.batch;
+    return query_tiles<WgmmaGradient>(shape) * shape.heads * shape.batch;
+  }
+  static DEVICE Work work_of(const AttentionShape& shape, u32 index) {
     Work work;
     Visible pass;
     if (BY_KEYS) {
       const int blocks = (shape.keys + own - 1) / own;
-      work.first_row = (int)(blockIdx.x % blocks) * own;
-      work.group = (int)(blockIdx.x / blocks % shape.groups);
-      work.batch = (int)(blockIdx.x / blocks / shape.groups);
+      work.first_row = (int)(index % blocks) * own;
+      work.group = (int)(index / blocks % shape.groups);
+      work.batch = (int)(index / blocks / shape.groups);
       work.heads = shape.heads / shape.groups;
       work.head = work.group * work.heads;
       work.rows = shape.keys;
@@ -59,7 +66,7 @@ struct WgmmaGradient {
       pass = {seeing(shape, work.first_row).first,
               seeing(shape, min(work.first_row + own, shape.keys) - 1).end};
     } else {
-      const QueryBlock block = query_block<WgmmaGradient>(shape, blockIdx.x);
+      const QueryBlock block = query_block<WgmmaGradient>(shape, index);
       work.first_row = block.first_row;
       work.group = block.group;
       work.batch = block.batch;
@@ -75,52 +82,69 @@ struct WgmmaGradient {
   }
 
   struct Operands {
-    const T *q, *k, *v, *dy;
+    const TensorMap *q, *k, *v, *dy;
     const f32 *logarithms, *delta;
+
+    DEVICE const f32* logarithms_of(const AttentionShape& shape, const Work& work) const {
+      return logarithms + ((i64)work.batch * shape.heads + work.head) * shape.queries;
+    }
+    DEVICE const f32* delta_of(const AttentionShape& shape, const Work& work) const {
+      return delta + work.batch * shape.delta_batch + work.head * shape.delta_head;
+    }
   };
 
-  static DEVICE void load(const AttentionShape& shape, const Work& work, const Operands& from,
-                          const Tiles& tiles, Shared& shared) {
-    const T* const k = from.k + work.batch * shape.k.batch + work.group * shape.k.head;
-    const T* const v = from.v + work.batch * shape.v.batch + work.group * shape.v.head;
-    const T* q = from.q + work.batch * shape.q.batch + work.head * shape.q.head;
-    const T* dy = from.dy + work.batch * shape.dy.batch + work.head * shape.dy.head;
-    const f32* logarithms = from.logarithms + ((i64)work.batch * shape.heads + work.head) * shape.queries;
-    const f32* delta = from.delta + work.batch * shape.delta_batch + work.head * shape.delta_head;
-    TileSender<3> sender;
-    copy_tile<FEATURES, own>(tiles.own, BY_KEYS ? k : q, BY_KEYS ? shape.k.row : shape.q.row, work.first_row,
-                             work.rows);
-    copy_tile<FEATURES, own>(tiles.own_second(), BY_KEYS ? v : dy, BY_KEYS ? shape.v.row : shape.dy.row,
-                             work.first_row, work.rows);
-    sender.sent(&shared.own);
-    int step = 0;
-    for (int head = 0; head < work.heads; ++head) {
-      for (int tile = 0; tile < work.tiles; ++tile, ++step) {
-        const int stage = step % stages, first = work.first_other + tile * others;
-        sender.wait_empty(&shared.empty[stage], step / stages % 2 ^ 1);
-        copy_tile<FEATURES, others>(tiles.first(stage), BY_KEYS ? q : k, BY_KEYS ? shape.q.row : shape.k.row,
-                                    first, work.others);
-        if (BY_KEYS) {
-          const int i = (int)threadIdx.x % 64, query = first + i;
-          const bool there = query < shape.queries;
-          if (threadIdx.x % 128 < 64)
-            warpgroup::copy_4(warpgroup::shared_address(&shared.logarithm[stage][i]),
-                              there ? logarithms + query : logarithms, there);
-          else
-            warpgroup::copy_4(warpgroup::shared_address(&shared.delta[stage][i]),
-                              there ? delta + query * shape.delta_row : delta, there);
-        }
-        sender.sent(&shared.first_full[stage]);
-        copy_tile<FEATURES, others>(tiles.second(stage), BY_KEYS ? dy : v,
-                                    BY_KEYS ? shape.dy.row : shape.v.row, first, work.others);
-        sender.sent(&shared.second_full[stage]);
+  // By a warpgroup: its first thread tells the copy engine what to bring, and all of them copy a number of a
+  // query each where queries pass by.
+  static DEVICE void load(const AttentionShape& shape, const Operands& from, const Tiles& tiles,
+                          Shared& shared) {
+    const bool leads = threadIdx.x % 128 == 0;
+    if (!BY_KEYS && !leads) return;
+    u32 step = 0, turn = 0;
+    const u32 jobs = job_count(shape);
+    for (u32 index = blockIdx.x; index < jobs; index += gridDim.x) {
+      const Work work = work_of(shape, index);
+      if (work.steps() == 0) continue;
+      if (leads) {
+        warpgroup::barrier_wait(&shared.own_empty, turn % 2 ^ 1);
+        warpgroup::barrier_expect(&shared.own_full, 2 * own_bytes);
+        const int head = BY_KEYS ? work.group : work.head;
+        HeadRows{BY_KEYS ? from.k : from.q, head, work.batch}.template copy<FEATURES>(
+            tiles.own, own_panel, work.first_row, &shared.own_full);
+        HeadRows{BY_KEYS ? from.v : from.dy, head, work.batch}.template copy<FEATURES>(
+            tiles.own_second(), own_panel, work.first_row, &shared.own_full);
       }
-      q += shape.q.head;
-      dy += shape.dy.head;
-      logarithms += shape.queries;
-      delta += shape.delta_head;
+      ++turn;
+      const f32* logarithms = from.logarithms_of(shape, work);
+      const f32* delta = from.delta_of(shape, work);
+      for (int head = 0; head < work.heads; ++head) {
+        for (int tile = 0; tile < work.tiles; ++tile, ++step) {
+          const int stage = (int)(step % stages), first = work.first_other + tile * others;
+          warpgroup::barrier_wait(&shared.empty[stage], step / stages % 2 ^ 1);
+          if (leads) {
+            const int passing = BY_KEYS ? work.head + head : work.group;
+            warpgroup::barrier_expect(&shared.first_full[stage], other_bytes);
+            HeadRows{BY_KEYS ? from.q : from.k, passing, work.batch}.template copy<FEATURES>(
+                tiles.first(stage), other_panel, first, &shared.first_full[stage]);
+            warpgroup::barrier_expect(&shared.second_full[stage], other_bytes);
+            HeadRows{BY_KEYS ? from.dy : from.v, passing, work.batch}.template copy<FEATURES>(
+                tiles.second(stage), other_panel, first, &shared.second_full[stage]);
+          }
+          if (BY_KEYS) {
+            const int i = (int)threadIdx.x % 64, query = first + i;
+            const bool there = query < shape.queries;
+            if (threadIdx.x % 128 < 64)
+              warpgroup::copy_4(warpgroup::shared_address(&shared.logarithm[stage][i]),
+                                there ? logarithms + query : logarithms, there);
+            else
+              warpgroup::copy_4(warpgroup::shared_address(&shared.delta[stage][i]),
+                                there ? delta + query * shape.delta_row : delta, there);
+            warpgroup::barrier_arrive_copied(&shared.first_full[stage]);
+          }
+        }
+        logarithms += shape.queries;
+        delta += shape.delta_head;
+      }
     }
-    sender.flush();
   }
 
   // 64 rows of the block's own as a factor: in registers, or where they are in shared memory.
@@ -167,9 +191,9 @@ struct WgmmaGradient {
       warpgroup::multiply_columns(T{}, sums, weights + 4 * i, second + i * warpgroup::columns_step);
     warpgroup::commit();
   }
-  // dk is dq where own rows are queries.
+  // dk is dq where own rows are queries. `done` and `turn`: steps and jobs that had any before this one.
   static DEVICE void multiply(const AttentionShape& shape, const Work& work, const Operands& from,
-                              const Tiles& tiles, Shared& shared, T* dk, T* dv) {
+                              const Tiles& tiles, Shared& shared, u32 done, u32 turn, T* dk, T* dv) {
     const int warpgroup_row = (int)threadIdx.x / 128 * 64, group_row = work.first_row + warpgroup_row;
     const int first_row = group_row + (int)threadIdx.x % 128 / 32 * 16 + (int)lane() / 4;
     const int column = (int)lane() % 4 * 2, last_row = work.rows - 1;
@@ -180,9 +204,8 @@ struct WgmmaGradient {
 
     f32 logarithm[2] = {0, 0}, delta[2] = {0, 0};
     if (!BY_KEYS) {
-      const f32* const logarithms =
-          from.logarithms + ((i64)work.batch * shape.heads + work.head) * shape.queries;
-      const f32* const deltas = from.delta + work.batch * shape.delta_batch + work.head * shape.delta_head;
+      const f32* const logarithms = from.logarithms_of(shape, work);
+      const f32* const deltas = from.delta_of(shape, work);
 #pragma unroll
       for (int s = 0; s < 2; ++s) {
         const int row = first_row + 8 * s;
@@ -198,13 +221,15 @@ struct WgmmaGradient {
       sums_k[i] = 0;
       if (BY_KEYS) sums_v[i] = 0;
     }
+    const auto stage_of = [&](int step) { return (int)((done + step) % stages); };
+    const auto round_of = [&](int step) { return (done + step) / stages % 2; };
     const auto first_product = [&](const auto& mine, int step) {
-      warpgroup::barrier_wait(&shared.first_full[step % stages], step / stages % 2);
-      score(scores, mine, warpgroup::rows_operand(tiles.first(step % stages)));
+      warpgroup::barrier_wait(&shared.first_full[stage_of(step)], round_of(step));
+      score(scores, mine, warpgroup::rows_operand(tiles.first(stage_of(step))));
     };
     const auto second_product = [&](const auto& mine, int step) {
-      warpgroup::barrier_wait(&shared.second_full[step % stages], step / stages % 2);
-      score(slopes, mine, warpgroup::rows_operand(tiles.second(step % stages)));
+      warpgroup::barrier_wait(&shared.second_full[stage_of(step)], round_of(step));
+      score(slopes, mine, warpgroup::rows_operand(tiles.second(stage_of(step))));
     };
     int tile = 0;
     const auto weigh = [&](int step) {  // scores become weights
@@ -213,7 +238,7 @@ struct WgmmaGradient {
 #pragma unroll
       for (int i = 0; i < 32; ++i) {
         const f32 reference =
-            BY_KEYS ? shared.logarithm[step % stages][i / 4 * 8 + column + i % 2] : logarithm[i % 4 / 2];
+            BY_KEYS ? shared.logarithm[stage_of(step)][i / 4 * 8 + column + i % 2] : logarithm[i % 4 / 2];
         scores[i] = fast_exp2(::fmaf(scores[i], scale, -reference));
       }
       if (first >= all.first && first + others <= all.end) return;
@@ -229,12 +254,12 @@ struct WgmmaGradient {
       for (int i = 0; i < 16; ++i) weights[i] = chain::pack(T{}, scores[2 * i], scores[2 * i + 1]);
       warpgroup::settle(weights);
       if constexpr (BY_KEYS)
-        add(sums_v, weights, warpgroup::columns_operand(tiles.second(step % stages), other_panel));
+        add(sums_v, weights, warpgroup::columns_operand(tiles.second(stage_of(step)), other_panel));
     };
     const auto compute_changes = [&](int step) {
       const auto change = [&](int i) {
         const f32 shift =
-            BY_KEYS ? shared.delta[step % stages][i / 4 * 8 + column + i % 2] : delta[i % 4 / 2];
+            BY_KEYS ? shared.delta[stage_of(step)][i / 4 * 8 + column + i % 2] : delta[i % 4 / 2];
         return scores[i] * (slopes[i] - shift);
       };
 #pragma unroll
@@ -242,16 +267,20 @@ struct WgmmaGradient {
       warpgroup::settle(changes);
     };
     const auto add_changes = [&](int step) {
-      add(sums_k, changes, warpgroup::columns_operand(tiles.first(step % stages), other_panel));
+      add(sums_k, changes, warpgroup::columns_operand(tiles.first(stage_of(step)), other_panel));
     };
 
     const int steps = work.steps();
     if (steps > 0) {
-      warpgroup::barrier_wait(&shared.own, 0);
+      warpgroup::barrier_wait(&shared.own_full, turn % 2);
       const Own<holds_first> mine(tiles.own + warpgroup_row * 128);
       const Own<holds_second> mine_second(tiles.own_second() + warpgroup_row * 128);
+      const auto release_own = [&] {
+        if (lane() == 0) warpgroup::barrier_arrive(&shared.own_empty);
+      };
+      if constexpr (holds_first && holds_second) release_own();
       const auto release = [&](int step) {
-        if (lane() == 0) warpgroup::barrier_arrive(&shared.empty[step % stages]);
+        if (lane() == 0) warpgroup::barrier_arrive(&shared.empty[stage_of(step)]);
       };
       // From scores to changes, with two products begun: values are summed meanwhile.
       const auto compute = [&](int step) {
@@ -298,7 +327,9 @@ struct WgmmaGradient {
         add_changes(steps - 1);
         warpgroup::wait<0>();
         warpgroup::settle(sums_k);
+        release(steps - 1);
       }
+      if constexpr (!holds_first || !holds_second) release_own();
     }
 
 #pragma unroll
@@ -324,23 +355,34 @@ struct WgmmaGradient {
     const u32 memory = warpgroup::shared_address(launched_shared<unsigned char>());
     const Tiles tiles{(memory + 1023) / 1024 * 1024};
     if (threadIdx.x == 0) {
-      warpgroup::barrier_init(&shared.own, 128);
+      warpgroup::barrier_init(&shared.own_full, 1);
+      warpgroup::barrier_init(&shared.own_empty, 8);
 #pragma unroll
       for (int i = 0; i < stages; ++i) {
-        warpgroup::barrier_init(&shared.first_full[i], 128);
-        warpgroup::barrier_init(&shared.second_full[i], 128);
+        warpgroup::barrier_init(&shared.first_full[i], BY_KEYS ? 129 : 1);
+        warpgroup::barrier_init(&shared.second_full[i], 1);
         warpgroup::barrier_init(&shared.empty[i], 8);
       }
       warpgroup::publish_to_unit();
     }
     barrier();
-    const Work work = work_of(shape);
     if (threadIdx.x >= 256) {
-      warpgroup::give_registers<40>();
-      load(shape, work, from, tiles, shared);
+      warpgroup::give_registers<loading>();
+      load(shape, from, tiles, shared);
     } else {
-      warpgroup::take_registers<232>();
-      multiply(shape, work, from, tiles, shared, dk, dv);
+      warpgroup::take_registers<multiplying>();
+      if constexpr (stays) {
+        u32 done = 0, turn = 0;
+        const u32 jobs = job_count(shape);
+        for (u32 index = blockIdx.x; index < jobs; index += gridDim.x) {
+          const Work work = work_of(shape, index);
+          multiply(shape, work, from, tiles, shared, done, turn, dk, dv);
+          done += work.steps();
+          turn += work.steps() > 0;
+        }
+      } else {
+        multiply(shape, work_of(shape, blockIdx.x), from, tiles, shared, 0, 0, dk, dv);
+      }
     }
   }
 };

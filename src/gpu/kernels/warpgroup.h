@@ -7,6 +7,11 @@
 
 #include "gpu.h"
 
+// What the copy engine knows of an operand; made by the driver.
+struct alignas(64) TensorMap {
+  u64 words[16];
+};
+
 namespace warpgroup {
 
 DEVICE u32 shared_address(const void* pointer) { return (u32)__cvta_generic_to_shared(pointer); }
@@ -28,15 +33,16 @@ DEVICE void barrier_wait(u64* barrier, u32 parity) {
       "r"(parity)
       : "memory");
 }
-DEVICE bool barrier_passed(u64* barrier, u32 parity) {
-  u32 passed;
-  asm volatile(
-      "{\n.reg .pred done;\nmbarrier.test_wait.parity.shared::cta.b64 done, [%1], %2;\nselp.u32 %0, 1, 0, "
-      "done;\n}"
-      : "=r"(passed)
-      : "r"(shared_address(barrier)), "r"(parity)
-      : "memory");
-  return passed != 0;
+// One arrival, and so many bytes of the copy engine.
+DEVICE void barrier_expect(u64* barrier, u32 bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+               "r"(bytes)
+               : "memory");
+}
+// An arrival when all copies that this thread has begun with copy_4() are done.
+DEVICE void barrier_arrive_copied(u64* barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barrier))
+               : "memory");
 }
 // What this thread wrote to shared memory is seen by the matrix unit.
 DEVICE void publish_to_unit() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
@@ -49,20 +55,26 @@ DEVICE u32 load_4(u32 shared) {
 
 // ---- copies from memory that go on by themselves ----
 
-// 16 bytes, or zeros.
-DEVICE void copy_16(u32 to, const void* from, bool there) {
-  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
-               "r"(there ? 16 : 0)
-               : "memory");
-}
+// Four bytes, or zeros.
 DEVICE void copy_4(u32 to, const void* from, bool there) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(there ? 4 : 0)
                : "memory");
 }
-DEVICE void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int LEFT>
-DEVICE void copies_wait() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
+
+// By the copy engine: a box of three or four axes, as panels. What is outside of the operand becomes zeros.
+DEVICE void copy_box(u32 to, const TensorMap* map, u64* barrier, i32 x, i32 y, i32 z) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, "
+      "%5}], [%2];" ::"r"(to),
+      "l"(map), "r"(shared_address(barrier)), "r"(x), "r"(y), "r"(z)
+      : "memory");
+}
+DEVICE void copy_box(u32 to, const TensorMap* map, u64* barrier, i32 x, i32 y, i32 z, i32 w) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, "
+      "%5, %6}], [%2];" ::"r"(to),
+      "l"(map), "r"(shared_address(barrier)), "r"(x), "r"(y), "r"(z), "r"(w)
+      : "memory");
 }
 
 // ---- registers ----
@@ -120,9 +132,20 @@ DEVICE void settle(u32 (&values)[N]) {
   "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, "  \
   "%42, "                                                                                                 \
   "%43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}"
+#define HEARTH_D128                                                                                        \
+  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, "  \
+  "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, "   \
+  "%42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, "   \
+  "%62, %63, %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, "   \
+  "%82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, " \
+  "%102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, " \
+  "%119, %120, %121, %122, %123, %124, %125, %126, %127}"
 #define HEARTH_O32(c, d) HEARTH_F8(c, d, 0), HEARTH_F8(c, d, 8), HEARTH_F8(c, d, 16), HEARTH_F8(c, d, 24)
 #define HEARTH_O64(c, d) \
   HEARTH_O32(c, d), HEARTH_F8(c, d, 32), HEARTH_F8(c, d, 40), HEARTH_F8(c, d, 48), HEARTH_F8(c, d, 56)
+#define HEARTH_O128(c, d)                                                                               \
+  HEARTH_O64(c, d), HEARTH_F8(c, d, 64), HEARTH_F8(c, d, 72), HEARTH_F8(c, d, 80), HEARTH_F8(c, d, 88), \
+      HEARTH_F8(c, d, 96), HEARTH_F8(c, d, 104), HEARTH_F8(c, d, 112), HEARTH_F8(c, d, 120)
 
 // sums = a * b and sums += a * b. Both from shared memory, rows along K.
 #define HEARTH_WGMMA_SHARED_AS(name, c, keep, TYPE, ptx, N, D, O, p0, p1)                            \
@@ -162,6 +185,7 @@ HEARTH_WGMMA_REGISTERS(bf16, "bf16", 64, HEARTH_D32, HEARTH_O32, "%32", "%33", "
 HEARTH_WGMMA_REGISTERS(bf16, "bf16", 128, HEARTH_D64, HEARTH_O64, "%64", "%65", "%66", "%67", "%68")
 HEARTH_WGMMA_REGISTERS(f16, "f16", 64, HEARTH_D32, HEARTH_O32, "%32", "%33", "%34", "%35", "%36")
 HEARTH_WGMMA_REGISTERS(f16, "f16", 128, HEARTH_D64, HEARTH_O64, "%64", "%65", "%66", "%67", "%68")
+HEARTH_WGMMA_REGISTERS(f16, "f16", 256, HEARTH_D128, HEARTH_O128, "%128", "%129", "%130", "%131", "%132")
 #undef HEARTH_WGMMA_REGISTERS
 #undef HEARTH_WGMMA_REGISTERS_AS
 

@@ -13,56 +13,31 @@
 #pragma once
 
 #include "gemm.h"
-
-// What the copy engine knows of an operand; made by the driver.
-struct alignas(64) TensorMap {
-  u64 words[16];
-};
+#include "warpgroup.h"
 
 namespace wgmma {
+
+using warpgroup::barrier_arrive;
+using warpgroup::barrier_expect;
+using warpgroup::barrier_init;
+using warpgroup::barrier_wait;
+using warpgroup::give_registers;
+using warpgroup::take_registers;
 
 constexpr int depth = 64;       // of a stage
 constexpr int slab = 64 * 128;  // bytes of 64 rows and a stage of K
 constexpr int threads = 3 * 128;
 
-// ---- barriers in shared memory ----
-
-DEVICE u32 address(const void* shared) { return (u32)__cvta_generic_to_shared(shared); }
-DEVICE void barrier_init(u64* barrier, u32 arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address(barrier)), "r"(arrivals) : "memory");
-}
-DEVICE void barrier_expect(u64* barrier, u32 bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address(barrier)), "r"(bytes)
-               : "memory");
-}
-DEVICE void barrier_arrive(u64* barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address(barrier)) : "memory");
-}
-DEVICE void barrier_wait(u64* barrier, u32 parity) {
-  asm volatile("{\n.reg .pred done;\nagain:\n"
-               "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-               "@done bra end;\nbra again;\nend:\n}" ::"r"(address(barrier)),
-               "r"(parity)
-               : "memory");
-}
-
-// ---- copies ----
-
-DEVICE void copy_box(void* to, const TensorMap* map, i32 x, i32 y, i32 z, u64* barrier) {
-  asm volatile(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, "
-      "%5}], [%2];" ::"r"(address(to)),
-      "l"(map), "r"(address(barrier)), "r"(x), "r"(y), "r"(z)
-      : "memory");
-}
 // ROWS rows from `row` and a stage of K from `k`.
 template <int ROWS, bool ALONG_K>
 DEVICE void copy_tile(char* to, const TensorMap* map, i32 row, i32 k, i32 product, u64* barrier) {
+  const u32 at = warpgroup::shared_address(to);
   if constexpr (ALONG_K) {
-    copy_box(to, map, k, row, product, barrier);
+    warpgroup::copy_box(at, map, barrier, k, row, product);
   } else {
 #pragma unroll
-    for (int i = 0; i < ROWS / 64; ++i) copy_box(to + i * slab, map, row + i * 64, k, product, barrier);
+    for (int i = 0; i < ROWS / 64; ++i)
+      warpgroup::copy_box(at + i * slab, map, barrier, row + i * 64, k, product);
   }
 }
 
@@ -71,8 +46,8 @@ DEVICE void copy_tile(char* to, const TensorMap* map, i32 row, i32 k, i32 produc
 // Where a tile lies. Fields in units of 16 bytes: address, distance of slabs, distance of groups of eight
 // rows (or of k, for an operand along rows); the top bits choose the swizzle.
 DEVICE u64 descriptor(const char* tile) {
-  return (u64)((address(tile) & 0x3ffff) >> 4) | (u64)(slab >> 4) << 16 | (u64)(1024 >> 4) << 32 |
-         (u64)1 << 62;
+  return (u64)((warpgroup::shared_address(tile) & 0x3ffff) >> 4) | (u64)(slab >> 4) << 16 |
+         (u64)(1024 >> 4) << 32 | (u64)1 << 62;
 }
 // From one step of 16 along K to the next.
 template <bool ALONG_K>
@@ -144,15 +119,6 @@ DEVICE void multiply_add(f32 (&sums)[N], u64 a, u64 b, bool adds = true) {
 #undef HEARTH_SUMS_128
 #undef HEARTH_THIRTY_TWO
 #undef HEARTH_EIGHT
-
-template <int REGISTERS>
-DEVICE void take_registers() {
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS));
-}
-template <int REGISTERS>
-DEVICE void give_registers() {
-  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REGISTERS));
-}
 
 // Four lanes have the columns of eight, two neighbours each. They exchange them, so that results are stored
 // and operands of the expression fetched in runs of 16 bytes: four neighbours of every other eight columns,
