@@ -173,6 +173,10 @@ TEST_P(Quantised, ProductsOfBatchesAreThoseOfTheNumbers) {
       expect_products_of_the_numbers(device, format(), {rows, 37, block});
     expect_products_of_the_numbers(device, format(), {17, 131, 5 * block});
     expect_products_of_the_numbers(device, format(), {64, 128, 5 * block});
+    for (const std::int64_t rows : {31, 61, 127, 131}) {  // deep: divided among blocks
+      expect_products_of_the_numbers(device, format(), {rows, 41, 17 * 256});
+    }
+    expect_products_of_the_numbers(device, format(), {257, 140, 2 * 256});
   }
 }
 

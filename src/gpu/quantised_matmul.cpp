@@ -5,32 +5,24 @@
 #include <cmath>
 #include <limits>
 
-#include "gpu/block_product.h"
 #include "gpu/gemm_tiles.h"
+#include "gpu/halved_product.h"
 #include "gpu/matmul.h"
 #include "hearth/error.h"
 
 namespace hearth::gpu {
 namespace {
 
-// ---- more rows, in tiles, through f16
+// ---- more rows, through f16
 
-// x becomes f16 in scratch memory first, with a scale per row; splits of K leave their sums there, too.
-class TiledRowsKernel : public BlockProduct {
+// In tiles of all rows, or of some; splits of K leave their sums in scratch memory.
+class TiledRowsKernel : public HalvedProduct {
  public:
-  std::size_t scratch_bytes() const override { return sums_at() + split_bytes(); }
+  std::size_t scratch_bytes() const override { return halved_bytes() + split_bytes(); }
 
   void run(const KernelArguments& arguments) const override {
-    const auto rows = static_cast<std::uint32_t>(shape_.rows),
-               depth = static_cast<std::uint32_t>(shape_.depth),
-               to_rows = static_cast<std::uint32_t>(halved_rows_),
-               to_depth = static_cast<std::uint32_t>(shape_.a_row);
-    void* const halves = arguments.scratch;
-    void* const scales = static_cast<char*>(arguments.scratch) + scales_at();
-    void* const sums = static_cast<char*>(arguments.scratch) + sums_at();
-    device_.launch(halve_, {.x = std::min(to_rows, 65535u), .threads = halving_threads}, arguments.inputs[0],
-                   product_.a.row_stride, product_.a.k_stride, halves, scales, rows, depth, to_rows,
-                   to_depth);
+    const Halved x = halve(arguments);
+    void* const sums = static_cast<char*>(arguments.scratch) + halved_bytes();
     const std::uint64_t jobs = shape_.splits * tiles();
     constexpr std::uint64_t most_blocks = 1u << 30;
     const bool split = shape_.splits > 1;
@@ -38,9 +30,9 @@ class TiledRowsKernel : public BlockProduct {
     std::vector<Constant> constants;
     Arguments multiply, combine;
     multiply.add(blocks);
-    multiply.add(halves);
+    multiply.add(x.numbers);
     for (Arguments* values : {&multiply, &combine}) {
-      values->add(scales);
+      values->add(x.scales);
       values->add(shape_);
     }
     if (split) {
@@ -59,15 +51,8 @@ class TiledRowsKernel : public BlockProduct {
   }
 
  protected:
-  using BlockProduct::BlockProduct;
+  using HalvedProduct::HalvedProduct;
 
-  // Tiles of the result; returns how many.
-  std::uint64_t divide(int rows, int columns) {
-    shape_.row_tiles = static_cast<unsigned>((shape_.rows + rows - 1) / rows);
-    shape_.column_tiles = static_cast<unsigned>((shape_.columns + columns - 1) / columns);
-    return tiles();
-  }
-  std::uint64_t tiles() const { return static_cast<std::uint64_t>(shape_.row_tiles) * shape_.column_tiles; }
   void split(const GemmSplit& split) {
     shape_.splits = split.splits;
     shape_.split_depth = split.depth;
@@ -78,9 +63,7 @@ class TiledRowsKernel : public BlockProduct {
   // after_previous() with x and `finish`.
   void compile(std::int64_t rows, std::int64_t depth, unsigned block_threads, std::string_view header,
                std::string_view place, std::string_view multiply) {
-    halved_rows_ = rows;
-    shape_.a_row = depth;
-    shape_.a_k = 1;
+    halves(rows, depth);
     block_threads_ = block_threads;
     const KernelSource source{"quantised_matmul", text(header, place, multiply), {}};
     halve_ = device_.function(source, "halve_activations");
@@ -89,41 +72,26 @@ class TiledRowsKernel : public BlockProduct {
   }
 
  private:
-  static constexpr unsigned halving_threads = 1024;
-
-  // Scratch: x in f16, a scale per row, sums of splits.
-  static std::size_t rounded(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
-  std::size_t scales_at() const { return rounded(static_cast<std::size_t>(halved_rows_ * shape_.a_row) * 2); }
-  std::size_t sums_at() const { return scales_at() + rounded(static_cast<std::size_t>(shape_.rows) * 4); }
-
   std::string text(std::string_view header, std::string_view place, std::string_view multiply) const {
     const bool split = shape_.splits > 1;
-    const std::string finish = fmt::format(
-        "Scaled<Finish>{{Finish{{GemmStack{{}}, shape.rows, shape.columns{}}}, scales}}", finish_.members);
-    std::string kernels = fmt::format(
-        "KERNEL_OF({0}) void halve_activations(const {1}* x, i64 row_stride, i64 k_stride, f16* out, f32* "
-        "scales,\n"
-        "    u32 rows, u32 depth, u32 to_rows, u32 to_depth) {{\n  after_previous();\n"
-        "  halve_rows(x, row_stride, k_stride, rows, depth, out, to_rows, to_depth, scales,\n"
-        "             [](u32 k) {{ return {2}; }});\n}}\n"
-        "KERNEL_OF({3}) void multiply_blocks(Blocks blocks, const f16* x, const f32* scales, GemmShape "
-        "shape{4}) {{\n"
-        "  const auto finish = {5};\n{6}}}\n",
-        halving_threads, storage_type(product_.a.dtype), place, block_threads_,
-        split ? ", f32* sums" : finish_.parameters,
-        split ? "gemm::Partial<f32>{sums, shape.rows, shape.columns, 1}" : finish, multiply);
+    std::string kernels = halve_text(place);
+    kernels += fmt::format(
+        "KERNEL_OF({}) void multiply_blocks(Blocks blocks, const f16* x, const f32* scales, GemmShape "
+        "shape{}) {{\n"
+        "  const auto finish = {};\n{}}}\n",
+        block_threads_, split ? ", f32* sums" : finish_.parameters,
+        split ? "gemm::Partial<f32>{sums, shape.rows, shape.columns, 1}" : scaled_finish(), multiply);
     if (split)
       kernels += fmt::format(
           "KERNEL void combine(const f32* scales, GemmShape shape, const f32* sums{}) {{\n  "
           "after_previous();\n"
           "  gemm::combine(shape, sums, {});\n}}\n",
-          finish_.parameters, finish);
+          finish_.parameters, scaled_finish());
     return kernel_text(kernels, header);
   }
 
-  std::int64_t halved_rows_ = 0;  // of x in scratch memory
   unsigned block_threads_ = 0;
-  Function halve_, multiply_, combine_;
+  Function multiply_, combine_;
 };
 
 // A tile's worth of rows or a few: weights become operands of the matrix unit in registers.
@@ -283,10 +251,7 @@ std::unique_ptr<Kernel> make_half_product(GpuDevice& device, const Step& step) {
 
 // Up to how many rows a product is computed by StripRowsKernel. Beyond, larger tiles use each number of the
 // weights more often.
-std::int64_t most_strip_rows(const Target& target) {
-  if (!has_matrix_unit(target, DType::f16)) return 0;
-  return target.matrix == MatrixUnit::wgmma90 ? 256 : 128;
-}
+std::int64_t most_strip_rows(const Target& target) { return has_matrix_unit(target, DType::f16) ? 128 : 0; }
 
 }  // namespace
 
@@ -300,9 +265,9 @@ std::unique_ptr<Kernel> make_quantised_matmul(GpuDevice& device, const Step& ste
   if (auto few = make_few_rows(device, step)) return few;
   if (!is_quantised(weight.dtype)) return make_half_product(device, step);
   if (depth == 0) return std::make_unique<ConvertedProduct>(device, step, DType::f32);
+  if (auto groups = make_group_rows(device, step)) return groups;
   if (rows <= most_strip_rows(device.target())) return std::make_unique<StripRowsKernel>(device, step);
-  // Where the matrix unit has a copy engine to feed it, weights that become numbers on their way would only
-  // keep it waiting.
+  // Where the matrix unit has a copy engine to feed it, so many rows are worth numbers in memory.
   if (device.target().matrix == MatrixUnit::wgmma90)
     return std::make_unique<ConvertedProduct>(device, step, DType::bf16);
   return std::make_unique<ManyRowsKernel>(device, step);

@@ -421,18 +421,37 @@ DEVICE void multiply_few(const Work& work, const Prepare& prepare, Finish finish
 
 // Rows of x as f16, each multiplied with a power of two that keeps it in range; a block per row. Results are
 // filled up with zeros to `to_rows` rows of `to_depth` elements, and `place` says where in a row element k
-// lies.
+// lies, with its neighbour behind it where k is even. Sizes are multiples of four.
 template <class T, class Place>
 DEVICE void halve_rows(const T* x, i64 row_stride, i64 k_stride, u32 rows, u32 depth, f16* out, u32 to_rows,
                        u32 to_depth, f32* scales, Place place) {
+  constexpr int held = 4;  // quads that a thread has in registers; what comes behind them is read twice
+  using Quad = Packet<T, 4>;
+  const bool packets = k_stride == 1 && row_stride % 4 == 0 && (u64)x % alignof(Quad) == 0;
   for (u32 row = blockIdx.x; row < to_rows; row += gridDim.x) {
     const u32 length = row < rows ? depth : 0;
+    const auto quad_at = [&](u32 k) {
+      const T* const from = x + row * row_stride + k * k_stride;
+      if (packets) return *reinterpret_cast<const Quad*>(from);
+      return Quad{{from[0], from[k_stride], from[2 * k_stride], from[3 * k_stride]}};
+    };
     u32 most = 0;
-#pragma unroll 4
-    for (u32 k = threadIdx.x; k < length; k += blockDim.x) {
-      const u32 magnitude = bit_cast<u32>((f32)load(x[row * row_stride + k * k_stride])) & 0x7fffffffu;
-      most = magnitude > most ? magnitude : most;
-    }
+    const auto note = [&](const Quad& quad) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const u32 magnitude = bit_cast<u32>((f32)load(quad.element[e])) & 0x7fffffffu;
+        most = magnitude > most ? magnitude : most;
+      }
+    };
+    const u32 first = threadIdx.x * 4, step = blockDim.x * 4;
+    Quad quads[held] = {};
+#pragma unroll
+    for (int i = 0; i < held; ++i)
+      if (first + i * step < length) quads[i] = quad_at(first + i * step);
+#pragma unroll
+    for (int i = 0; i < held; ++i)
+      if (first + i * step < length) note(quads[i]);
+    for (u32 k = first + held * step; k < length; k += step) note(quad_at(k));
     most = block_reduce(most, 0u, [](u32 a, u32 b) { return a > b ? a : b; });
     // The largest element lands in [2^8, 2^9): sums of products stay far from both ends of f16's numbers.
     const bool finite = most < 0x7f800000u;
@@ -441,11 +460,19 @@ DEVICE void halve_rows(const T* x, i64 row_stride, i64 k_stride, u32 rows, u32 d
     const f32 by = bit_cast<f32>((u32)(127 - exponent) << 23);
     if (threadIdx.x == 0 && row < rows)
       scales[row] = finite ? bit_cast<f32>((u32)(127 + exponent) << 23) : bit_cast<f32>(0x7fc00000u);
-#pragma unroll 4
-    for (u32 k = threadIdx.x; k < to_depth; k += blockDim.x) {
-      const f32 value = k < length && finite ? load(x[row * row_stride + k * k_stride]) * by : 0.0f;
-      out[(u64)row * to_depth + place(k)] = to_f16(value);
-    }
+    const auto put = [&](u32 k, const Quad& quad) {
+      const bool there = k < length && finite;
+#pragma unroll
+      for (int e = 0; e < 4; e += 2) {
+        const f32 a = there ? (f32)load(quad.element[e]) * by : 0.0f;
+        const f32 b = there ? (f32)load(quad.element[e + 1]) * by : 0.0f;
+        *reinterpret_cast<u32*>(out + (u64)row * to_depth + place(k + e)) = f16_pair(a, b);
+      }
+    };
+#pragma unroll
+    for (int i = 0; i < held; ++i)
+      if (first + i * step < to_depth) put(first + i * step, quads[i]);
+    for (u32 k = first + held * step; k < to_depth; k += step) put(k, k < length ? quad_at(k) : Quad{});
   }
 }
 
@@ -475,6 +502,7 @@ struct Weights {
 // Sums of rows that halve_rows() scaled, as they would be without.
 template <class Finish>
 struct Scaled {
+  static constexpr int run_bytes = Finish::run_bytes;
   Finish finish;
   const f32* scales;
   DEVICE void start(u64 product, u32 split) { finish.start(product, split); }

@@ -1,0 +1,60 @@
+#include "gpu/halved_product.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace hearth::gpu {
+namespace {
+
+constexpr unsigned halving_threads = 1024;
+
+std::size_t rounded(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+}  // namespace
+
+void HalvedProduct::halves(std::int64_t rows, std::int64_t depth) {
+  rows_ = rows;
+  shape_.a_row = depth;
+  shape_.a_k = 1;
+}
+
+std::size_t HalvedProduct::scales_at() const {
+  return rounded(static_cast<std::size_t>(rows_ * shape_.a_row) * 2);
+}
+std::size_t HalvedProduct::halved_bytes() const {
+  return scales_at() + rounded(static_cast<std::size_t>(shape_.rows) * sizeof(float));
+}
+
+HalvedProduct::Halved HalvedProduct::halve(const KernelArguments& arguments) const {
+  const auto rows = static_cast<std::uint32_t>(shape_.rows), depth = static_cast<std::uint32_t>(shape_.depth),
+             to_rows = static_cast<std::uint32_t>(rows_), to_depth = static_cast<std::uint32_t>(shape_.a_row);
+  const Halved to{arguments.scratch, static_cast<char*>(arguments.scratch) + scales_at()};
+  device_.launch(halve_, {.x = std::min(to_rows, 65535u), .threads = halving_threads}, arguments.inputs[0],
+                 product_.a.row_stride, product_.a.k_stride, to.numbers, to.scales, rows, depth, to_rows,
+                 to_depth);
+  return to;
+}
+
+std::string HalvedProduct::halve_text(std::string_view place) const {
+  return fmt::format(
+      "KERNEL_OF({0}) void halve_activations(const {1}* x, i64 row_stride, i64 k_stride, f16* out, f32* "
+      "scales,\n"
+      "    u32 rows, u32 depth, u32 to_rows, u32 to_depth) {{\n  after_previous();\n"
+      "  halve_rows(x, row_stride, k_stride, rows, depth, out, to_rows, to_depth, scales,\n"
+      "             [](u32 k) {{ return {2}; }});\n}}\n",
+      halving_threads, storage_type(product_.a.dtype), place);
+}
+
+std::string HalvedProduct::scaled_finish() const {
+  return fmt::format("Scaled<Finish>{{Finish{{GemmStack{{}}, shape.rows, shape.columns{}}}, scales}}",
+                     finish_.members);
+}
+
+std::uint64_t HalvedProduct::divide(int rows, int columns) {
+  shape_.row_tiles = static_cast<unsigned>((shape_.rows + rows - 1) / rows);
+  shape_.column_tiles = static_cast<unsigned>((shape_.columns + columns - 1) / columns);
+  return tiles();
+}
+
+}  // namespace hearth::gpu

@@ -1,0 +1,40 @@
+// Products of many rows with weights in blocks: x becomes f16 in scratch memory first, with a scale per row.
+#pragma once
+
+#include "gpu/block_product.h"
+
+namespace hearth::gpu {
+
+class HalvedProduct : public BlockProduct {
+ protected:
+  using BlockProduct::BlockProduct;
+
+  // x in scratch memory.
+  struct Halved {
+    void *numbers, *scales;
+  };
+  // x is to have so many rows of so many elements there.
+  void halves(std::int64_t rows, std::int64_t depth);
+  Halved halve(const KernelArguments& arguments) const;
+  std::size_t halved_bytes() const;  // of scratch memory
+
+  // The kernel `halve_activations`, which puts element k of a row at `place`, an expression of k.
+  std::string halve_text(std::string_view place) const;
+  // What gets results of x as it is there.
+  std::string scaled_finish() const;
+
+  // Tiles of the result; returns how many.
+  std::uint64_t divide(int rows, int columns);
+  std::uint64_t tiles() const { return static_cast<std::uint64_t>(shape_.row_tiles) * shape_.column_tiles; }
+
+  Function halve_;
+
+ private:
+  std::size_t scales_at() const;
+  std::int64_t rows_ = 0;  // of x in scratch memory
+};
+
+// By the matrix unit of sm_90, with weights from registers (quantised_groups.cpp); null elsewhere.
+std::unique_ptr<Kernel> make_group_rows(GpuDevice& device, const Step& step);
+
+}  // namespace hearth::gpu
