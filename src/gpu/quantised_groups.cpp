@@ -15,9 +15,10 @@ constexpr unsigned threads = 256;
 
 // How a block works.
 struct GroupShape {
-  int rows;    // of x
-  int ahead;   // chunks of weights that are under way
-  int stages;  // panels of x in shared memory
+  int rows;        // of x
+  int ahead;       // chunks of weights that are under way
+  int stages;      // panels of x in shared memory
+  int blocks = 1;  // that a multiprocessor holds
 
   unsigned shared_bytes() const {
     const int panels = stages * rows * chunk, results = rows * (columns + 4) * 4;
@@ -25,14 +26,32 @@ struct GroupShape {
   }
 };
 
-constexpr GroupShape group_shape(std::int64_t rows) {
+// As many chunks as leave a lane's registers, 128 of them, to what else it has.
+int few_ahead(DType format) {
+  switch (format) {
+    case DType::q3_k:
+    case DType::q5_k:
+    case DType::q6_k:
+      return 1;
+    case DType::q4_k:
+    case DType::q8_0:
+      return 2;
+    default:
+      return 3;
+  }
+}
+
+GroupShape group_shape(DType format, std::int64_t rows) {
+  if (rows <= 64) return {64, few_ahead(format), 8, 2};
   return rows <= 128 ? GroupShape{128, 4, 8} : GroupShape{256, 2, 4};
 }
 
 class GroupRowsKernel final : public HalvedProduct {
  public:
   GroupRowsKernel(GpuDevice& device, const Step& step)
-      : HalvedProduct(device, step), tile_(group_shape(shape_.rows)), steady_((step.steady & 2) != 0) {
+      : HalvedProduct(device, step),
+        tile_(group_shape(format_, shape_.rows)),
+        steady_((step.steady & 2) != 0) {
     const std::int64_t chunks = (shape_.depth + chunk - 1) / chunk;
     divide(tile_.rows, columns);
     splits_ = best_splits(chunks);
@@ -72,10 +91,11 @@ class GroupRowsKernel final : public HalvedProduct {
   }
 
  private:
-  // How many clusters of so many blocks run at once, one block on a multiprocessor. They lie within groups of
-  // at least 16 multiprocessors each, of which an H200 has eight.
+  // How many clusters of so many blocks run at once, at least. One lies within a group of multiprocessors, of
+  // which there are 16 to 18; where one cluster more has to wait for the others, the product takes twice as
+  // long.
   std::int64_t clusters_at_once(std::int64_t splits) const {
-    const std::int64_t units = device_.compute_units();
+    const std::int64_t units = device_.compute_units() * tile_.blocks;
     return splits <= 2 ? units / splits : units / 18 * (16 / splits);
   }
 
@@ -98,18 +118,18 @@ class GroupRowsKernel final : public HalvedProduct {
 
   std::string text() const {
     const std::string_view format = dtype_name(format_);
-    return kernel_text(
-        halve_text(fmt::format("place_in_chunk<quantised::{}>(k)", format)) +
-            fmt::format("KERNEL_OF({}, 1){} void multiply_blocks(Blocks blocks, const "
-                        "__grid_constant__ TensorMap x, "
-                        "const f32* scales, GemmShape shape{}) {{\n"
-                        "  extern __shared__ __align__(1024) char memory[];\n"
-                        "  using Tile = GroupTile<quantised::{}, {}, {}, {}, {}>;\n"
-                        "  multiply_groups<Tile, {}>(shape, blocks, &x, memory, {});\n}}\n",
-                        threads, splits_ > 1 ? fmt::format(" __cluster_dims__({}, 1, 1)", splits_) : "",
-                        finish_.parameters, format, tile_.rows, tile_.ahead, tile_.stages, splits_, steady_,
-                        scaled_finish()),
-        "quantised_groups.h");
+    return kernel_text(halve_text(fmt::format("place_in_chunk<quantised::{}>(k)", format)) +
+                           fmt::format("KERNEL_OF({}, {}){} void multiply_blocks(Blocks blocks, const "
+                                       "__grid_constant__ TensorMap x, "
+                                       "const f32* scales, GemmShape shape{}) {{\n"
+                                       "  extern __shared__ __align__(1024) char memory[];\n"
+                                       "  using Tile = GroupTile<quantised::{}, {}, {}, {}, {}>;\n"
+                                       "  multiply_groups<Tile, {}>(shape, blocks, &x, memory, {});\n}}\n",
+                                       threads, tile_.blocks,
+                                       splits_ > 1 ? fmt::format(" __cluster_dims__({}, 1, 1)", splits_) : "",
+                                       finish_.parameters, format, tile_.rows, tile_.ahead, tile_.stages,
+                                       splits_, steady_, scaled_finish()),
+                       "quantised_groups.h");
   }
 
   GroupShape tile_;
@@ -121,11 +141,12 @@ class GroupRowsKernel final : public HalvedProduct {
 }  // namespace
 
 std::unique_ptr<Kernel> make_group_rows(GpuDevice& device, const Step& step) {
-  // Fewer rows are better off in strips. Of more, converted weights pay, because large tiles of them can be
-  // stored while the next ones are multiplied.
-  constexpr std::int64_t least = 65, most = 1024;
+  // Few rows are better off in strips where there are not columns enough for all multiprocessors. Of many,
+  // converted weights pay, because large tiles of them can be stored while the next ones are multiplied.
+  constexpr std::int64_t most_rows = 1024, few = 64, least_columns = 6144;
   const std::int64_t rows = step.inputs[0].shape[0];
-  if (rows < least || rows > most || !has_copy_engine(device)) return nullptr;
+  const std::int64_t least_rows = step.inputs[1].shape[0] >= least_columns ? few / 2 + 1 : few + 1;
+  if (rows < least_rows || rows > most_rows || !has_copy_engine(device)) return nullptr;
   return std::make_unique<GroupRowsKernel>(device, step);
 }
 
