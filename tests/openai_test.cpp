@@ -124,6 +124,11 @@ TEST(OpenAi, SaysWhatIsWrong) {
     refuses([&](const char* body) { return interface.completion(body); }, wrong);
   for (const Wrong& wrong : std::vector<Wrong>{
            {"{}", "messages"},
+           {R"({"messages": [{"role": "user", "content": "a"}], "tools": 1})", "tools"},
+           {R"({"messages": [{"role": "user", "content": "a"}], "tools": [{"function": {}}]})", "tools"},
+           {R"({"messages": [{"role": "user", "content": "a"}], "tool_choice": "required"})", "tool_choice"},
+           {R"({"messages": [{"role": "user", "content": "a"}], "tool_choice": {"type": "function"}})",
+            "tool_choice"},
            {R"({"messages": []})", "messages"},
            {R"({"messages": "hi"})", "messages"},
            {R"({"messages": ["hi"]})", "messages"},
@@ -191,18 +196,138 @@ TEST(OpenAi, AnswersAsClientsExpect) {
   EXPECT_EQ(answer["usage"]["total_tokens"], 6);
   EXPECT_EQ(answer["usage"]["prompt_tokens_details"]["cached_tokens"], 3);
 
-  EXPECT_EQ(json::parse(interface.first_event(call))["choices"][0]["delta"]["role"], "assistant");
-  const json piece = json::parse(interface.event(call, "text"));
+  AnswerStream stream(interface, call);
+  ASSERT_EQ(stream.begin().size(), 1u);
+  EXPECT_EQ(json::parse(stream.begin()[0])["choices"][0]["delta"]["role"], "assistant");
+  const auto pieces = stream.add("text");
+  ASSERT_EQ(pieces.size(), 1u);
+  const json piece = json::parse(pieces[0]);
   EXPECT_EQ(piece["object"], "chat.completion.chunk");
   EXPECT_EQ(piece["id"], answer["id"]);
   EXPECT_EQ(piece["choices"][0]["delta"]["content"], "text");
   EXPECT_TRUE(piece["choices"][0]["finish_reason"].is_null());
-  EXPECT_EQ(json::parse(interface.last_event(call, result))["choices"][0]["finish_reason"], "length");
-  EXPECT_TRUE(interface.usage_event(call, result).empty());
+  const auto end = stream.end(result);
+  ASSERT_EQ(end.size(), 1u);  // nobody asked for the usage
+  EXPECT_EQ(json::parse(end[0])["choices"][0]["finish_reason"], "length");
   const json list = json::parse(interface.models());
   ASSERT_EQ(list["data"].size(), 1u);
   EXPECT_EQ(list["data"][0]["id"], "storyteller");
   EXPECT_EQ(json::parse(error_body("m", "t", "f"))["error"]["param"], "f");
+}
+
+constexpr const char* with_tools = R"({"messages": [{"role": "user", "content": "hi"}],
+  "tools": [{"type": "function", "function": {"name": "weather"}},
+            {"type": "function", "function": {"name": "clock"}}]})";
+
+GenerateResult written(std::string text) {
+  GenerateResult result;
+  result.text = std::move(text);
+  result.reason = FinishReason::end;
+  return result;
+}
+
+// As Qwen and Hermes, Llama 3 and Mistral write them.
+TEST(OpenAi, CallsOfToolsAreTakenOutOfTheText) {
+  const Interface interface = interface_with(plain_template);
+  const Call call = interface.chat(with_tools);
+  const std::string one = R"({"name": "weather", "arguments": {"place": "Oslo"}})",
+                    two = R"({"name": "clock"})";
+  const auto message_of = [&](const std::string& text) {
+    const json choice = json::parse(interface.answer(call, written(text)))["choices"][0];
+    EXPECT_EQ(choice["finish_reason"], choice["message"].contains("tool_calls") ? "tool_calls" : "stop")
+        << text;
+    return choice["message"];
+  };
+  for (const std::string& text :
+       {"<tool_call>\n" + one + "\n</tool_call>\n<tool_call>" + two + "</tool_call>",
+        "<tool_call>" + one + "</tool_call><tool_call>" + two,  // stopped at the last mark
+        "[" + one + ", " + two + "]", "[TOOL_CALLS] [" + one + ", " + two + "]"}) {
+    const json message = message_of(text);
+    EXPECT_TRUE(message["content"].is_null()) << text;
+    ASSERT_EQ(message["tool_calls"].size(), 2u) << text;
+    const json& first = message["tool_calls"][0];
+    EXPECT_EQ(first["type"], "function");
+    EXPECT_NE(first["id"], message["tool_calls"][1]["id"]);
+    EXPECT_EQ(first["function"]["name"], "weather");
+    EXPECT_EQ(json::parse(first["function"]["arguments"].get<std::string>()), json({{"place", "Oslo"}}));
+    EXPECT_EQ(message["tool_calls"][1]["function"]["arguments"], "{}");
+  }
+  for (const char* text : {R"({"name": "weather", "parameters": {"place": "Oslo"}})",
+                           R"(<|python_tag|>{"name": "weather", "parameters": {"place": "Oslo"}})"})
+    EXPECT_EQ(message_of(text)["tool_calls"].size(), 1u) << text;
+  const json around = message_of("Let me look. <tool_call>" + one + "</tool_call>");
+  EXPECT_EQ(around["content"], "Let me look.");
+  EXPECT_EQ(around["tool_calls"].size(), 1u);
+  // No calls: other names, other JSON, broken JSON, plain text, an answer to a request without tools.
+  const std::string deep = std::string(5000, '[') + std::string(5000, ']');
+  for (const std::string& text :
+       {std::string(R"({"name": "Bob", "arguments": {}})"), std::string(R"([1, 2])"), std::string("[]"),
+        std::string("<tool_call>{\"name\": </tool_call> so"), std::string("It is { nice }."), deep,
+        "<tool_call>" + deep + "</tool_call>"}) {
+    EXPECT_EQ(message_of(text)["content"], text);
+    EXPECT_FALSE(message_of(text).contains("tool_calls")) << text;
+  }
+  const Call plain = interface.chat(R"({"messages": [{"role": "user", "content": "hi"}]})");
+  EXPECT_EQ(json::parse(interface.answer(plain, written(one)))["choices"][0]["message"]["content"], one);
+}
+
+// Whatever the pieces: the text that is shown and the calls are those of the whole answer.
+TEST(OpenAi, CallsOfToolsAreHeldBackFromAStream) {
+  const Interface interface = interface_with(plain_template);
+  const Call call = interface.chat(with_tools);
+  const std::string one = R"({"name": "weather", "arguments": {"place": "Oslo"}})";
+  struct Case {
+    std::string text, shown;
+    std::size_t calls;
+  };
+  for (const Case& c : {Case{"<tool_call>" + one + "</tool_call>", "", 1}, Case{one, "", 1},
+                        Case{"Look: <tool_call>" + one + "</tool_call>\n", "Look: ", 1},
+                        Case{"a < b, <tool> and <tool_call", "a < b, <tool> and <tool_call", 0},
+                        Case{" <tool_call>no</tool_call> x", " <tool_call>no</tool_call> x", 0},
+                        Case{"{\"a\": 1}", "{\"a\": 1}", 0}, Case{"[TO be]", "[TO be]", 0}, Case{"", "", 0}})
+    for (const std::size_t size : {std::size_t{1}, std::size_t{3}, std::size_t{1000}}) {
+      AnswerStream stream(interface, call);
+      std::string shown, reason;
+      std::size_t calls = 0;
+      const auto take = [&](const std::vector<std::string>& events) {
+        for (const std::string& event : events) {
+          const json choice = json::parse(event)["choices"][0];
+          if (choice["delta"].contains("content")) shown += choice["delta"]["content"].get<std::string>();
+          if (choice["delta"].contains("tool_calls")) {
+            calls += choice["delta"]["tool_calls"].size();
+            EXPECT_EQ(choice["delta"]["tool_calls"][0]["index"], 0);
+          }
+          if (!choice["finish_reason"].is_null()) reason = choice["finish_reason"];
+        }
+      };
+      for (std::size_t at = 0; at < c.text.size(); at += size) take(stream.add(c.text.substr(at, size)));
+      take(stream.end(written(c.text)));
+      EXPECT_EQ(shown, c.shown);
+      EXPECT_EQ(calls, c.calls) << c.text;
+      EXPECT_EQ(reason, c.calls > 0 ? "tool_calls" : "stop") << c.text;
+    }
+  // Text that cannot be a call is not held back.
+  AnswerStream stream(interface, call);
+  EXPECT_EQ(stream.add("Hello").size(), 1u);
+}
+
+TEST(OpenAi, ArgumentsOfFormerCallsAreObjectsToTheTemplate) {
+  const Interface interface = interface_with(
+      "{% for m in messages %}{% for c in m.tool_calls or [] %}{{ c.function.arguments.place }}{% endfor %}"
+      "{{ m.content or '' }};{% endfor %}");
+  const auto body = [](const std::string& arguments) {
+    return json{
+        {"messages",
+         {{{"role", "assistant"},
+           {"content", nullptr},
+           {"tool_calls", {{{"id", "1"}, {"function", {{"name", "weather"}, {"arguments", arguments}}}}}}},
+          {{"role", "tool"}, {"tool_call_id", "1"}, {"content", "rain"}}}}}
+        .dump();
+  };
+  EXPECT_EQ(text_of(interface.chat(body(R"({"place": "Oslo"})"))), "Oslo;rain;");
+  EXPECT_EQ(text_of(interface.chat(body(""))), ";rain;");
+  EXPECT_THROW(interface.chat(body("{")), BadRequest);
+  EXPECT_THROW(interface.chat(body("[1]")), BadRequest);
 }
 
 }  // namespace

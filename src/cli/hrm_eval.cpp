@@ -8,11 +8,13 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/say.h"
 #include "cli/hrm.h"
 #include "cli/table.h"
 #include "cli/timing.h"
 #include "hearth/hrm_train.h"
 #include "hearth/progress.h"
+#include "train/interrupt.h"
 
 namespace hearth::cli {
 namespace {
@@ -57,8 +59,9 @@ struct Outcome {
   }
 };
 
-Outcome solve(hrm::Reasoner& reasoner, hrm::SudokuSet set, const hrm::SolveOptions& options,
-              ProgressBar& bar) {
+// Of those puzzles that were solved before it was interrupted.
+Outcome solve(hrm::Reasoner& reasoner, hrm::SudokuSet set, const hrm::SolveOptions& options, ProgressBar& bar,
+              const train::InterruptGuard& interrupt) {
   // Large enough to keep a batch full while single puzzles go on for long.
   const std::size_t slice = options.batch == 1 ? 1 : 8 * static_cast<std::size_t>(options.batch);
   Outcome outcome;
@@ -66,7 +69,7 @@ Outcome solve(hrm::Reasoner& reasoner, hrm::SudokuSet set, const hrm::SolveOptio
   std::vector<hrm::Grid> grids;
   for (const auto& puzzle : outcome.set.puzzles) grids.push_back(puzzle.clues);
   bar.begin(outcome.set.name, static_cast<std::int64_t>(grids.size()));
-  for (std::size_t from = 0; from < grids.size(); from += slice) {
+  for (std::size_t from = 0; from < grids.size() && !interrupt.requested(); from += slice) {
     const auto part = std::span(grids).subspan(from, std::min(slice, grids.size() - from));
     const auto start = std::chrono::steady_clock::now();
     for (auto& result : hrm::solve(reasoner, part, options)) outcome.results.push_back(std::move(result));
@@ -76,6 +79,7 @@ Outcome solve(hrm::Reasoner& reasoner, hrm::SudokuSet set, const hrm::SolveOptio
     bar.update(static_cast<std::int64_t>(from + part.size()), {});
   }
   bar.clear();
+  outcome.set.puzzles.resize(outcome.results.size());
   return outcome;
 }
 
@@ -131,14 +135,18 @@ int run_eval(const EvalCommand& command) {
   if (command.solving.batch == 1) table[0].push_back("median ms");
   nlohmann::json json = nlohmann::json::array();
   ProgressBar bar;
+  const train::InterruptGuard interrupt(true);
   for (auto& set : sets) {
-    const Outcome outcome = solve(reasoner, std::move(set), command.solving, bar);
+    const Outcome outcome = solve(reasoner, std::move(set), command.solving, bar, interrupt);
+    if (outcome.results.empty()) break;
     report(outcome, table, json);
     if (!command.data.empty())
       for (const Outcome& part : divided(outcome)) report(part, table, json);
   }
   fmt::print("{}", command.json ? json.dump(2) + "\n" : plain(table));
-  return success;
+  if (!interrupt.requested()) return success;
+  say("interrupted; these are the puzzles until then\n");
+  return interrupted;
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <httplib.h>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <deque>
@@ -231,22 +232,19 @@ class Server {
   }
 
   void stream(httplib::Response& response, std::shared_ptr<openai::Call> call, std::shared_ptr<Answer> made) {
-    const auto write = [](httplib::DataSink& sink, const std::string& json) {
-      const std::string event = "data: " + json + "\n\n";
-      return json.empty() || sink.write(event.data(), event.size());
-    };
+    auto stream = std::make_shared<openai::AnswerStream>(interface_, *call);
     response.set_header("Cache-Control", "no-cache");
     response.set_chunked_content_provider(
         "text/event-stream",
-        [this, call, made, write](std::size_t offset, httplib::DataSink& sink) {
-          bool there = offset > 0 || write(sink, interface_.first_event(*call));
+        [call, made, stream](std::size_t offset, httplib::DataSink& sink) {
+          bool there = offset > 0 || write(sink, stream->begin());
           while (there)
             if (const auto piece = made->next([&] { return there = sink.is_writable(); }))
-              there = write(sink, interface_.event(*call, *piece));
+              there = write(sink, stream->add(*piece));
             else
               break;
           if (there)
-            write_end(sink, *call, *made, write);
+            write_end(sink, *stream, *made);
           else
             made->abandon();
           sink.done();
@@ -255,15 +253,18 @@ class Server {
         [made](bool) { made->abandon(); });
   }
 
-  template <class Write>
-  void write_end(httplib::DataSink& sink, const openai::Call& call, Answer& made, const Write& write) const {
+  static bool write(httplib::DataSink& sink, const std::vector<std::string>& events) {
+    return std::all_of(events.begin(), events.end(), [&](const std::string& json) {
+      const std::string event = "data: " + json + "\n\n";
+      return sink.write(event.data(), event.size());
+    });
+  }
+  static void write_end(httplib::DataSink& sink, const openai::AnswerStream& stream, Answer& made) {
     try {
-      const llm::GenerateResult& result = finished(made);
-      write(sink, interface_.last_event(call, result));
-      write(sink, interface_.usage_event(call, result));
-      write(sink, "[DONE]");
+      write(sink, stream.end(finished(made)));
+      write(sink, {"[DONE]"});
     } catch (const std::exception& error) {
-      write(sink, openai::error_body(error.what(), "server_error"));
+      write(sink, {openai::error_body(error.what(), "server_error")});
     }
   }
 

@@ -3,11 +3,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <limits>
 #include <random>
 
+#include "base/trimmed.h"
 #include "llm/chat_tokens.h"
 
 namespace hearth::llm::openai {
@@ -62,20 +64,21 @@ class Fields {
 
 // What is nested deep is copied and destroyed by recursion, and an object compares each key with all before
 // it: neither may be without end.
-Json parsed(std::string_view body) {
+Json parsed(std::string_view text, const char* field = "") {
   constexpr int deepest = 128, most_keys = 1024;
   std::vector<int> keys;  // of the objects around
   const auto check = [&](int depth, Json::parse_event_t event, const Json&) {
-    if (depth > deepest) throw BadRequest("the body is nested too deep", "");
+    if (depth > deepest) throw BadRequest("the body is nested too deep", field);
     if (event == Json::parse_event_t::object_start) keys.push_back(0);
     if (event == Json::parse_event_t::object_end) keys.pop_back();
     if (event == Json::parse_event_t::key && ++keys.back() > most_keys)
-      throw BadRequest(fmt::format("an object has more than {} fields", most_keys), "");
+      throw BadRequest(fmt::format("an object has more than {} fields", most_keys), field);
     return true;
   };
-  Json json = Json::parse(body, check, false);
-  if (json.is_discarded()) throw BadRequest("the body is not JSON", "");
-  if (!json.is_object()) throw BadRequest("the body is not an object", "");
+  const char* const what = *field == '\0' ? "the body" : "a tool's arguments";
+  Json json = Json::parse(text, check, false);
+  if (json.is_discarded()) throw BadRequest(fmt::format("{} is not JSON", what), field);
+  if (!json.is_object()) throw BadRequest(fmt::format("{} is not an object", what), field);
   return json;
 }
 
@@ -131,6 +134,52 @@ std::optional<Grammar> grammar_of(const Fields& fields) {
   return Grammar::from_json_schema((*schema)["schema"].dump());
 }
 
+std::string random_name(std::string_view prefix) {
+  thread_local std::mt19937_64 numbers{std::random_device{}()};
+  return fmt::format("{}{:016x}", prefix, numbers());
+}
+
+std::vector<std::string> tool_names(const Json& tools) {
+  if (!tools.is_array()) refuse("tools", "not a list");
+  std::vector<std::string> names;
+  for (const Json& tool : tools) {
+    const Json* function = tool.is_object() ? Fields(tool).find("function") : nullptr;
+    const Json* name =
+        function != nullptr && function->is_object() ? Fields(*function).find("name") : nullptr;
+    if (name == nullptr || !name->is_string()) refuse("tools", "each needs a function with a name");
+    names.push_back(name->get<std::string>());
+  }
+  return names;
+}
+
+// Arguments of calls come back as text of JSON; templates take them apart.
+void read_arguments(Json& messages) {
+  for (Json& message : messages) {
+    if (!message.is_object() || !message.contains("tool_calls") || !message["tool_calls"].is_array())
+      continue;
+    for (Json& call : message["tool_calls"]) {
+      if (!call.is_object() || !call.contains("function") || !call["function"].is_object()) continue;
+      Json& function = call["function"];
+      if (!function.contains("arguments") || !function["arguments"].is_string()) continue;
+      const std::string text = function["arguments"].get<std::string>();
+      function["arguments"] = text.empty() ? Json::object() : parsed(text, "messages");
+    }
+  }
+}
+
+Json calls_json(const std::vector<ToolCall>& calls, bool indexed) {
+  Json list = Json::array();
+  for (const ToolCall& call : calls) {
+    Json entry = Json::object();
+    if (indexed) entry["index"] = list.size();
+    entry["id"] = random_name("call_");
+    entry["type"] = "function";
+    entry["function"] = {{"name", call.name}, {"arguments", call.arguments}};
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
 // Texts of a message may come in parts.
 void join_parts(Json& messages) {
   for (Json& message : messages) {
@@ -143,11 +192,6 @@ void join_parts(Json& messages) {
     }
     message["content"] = text;
   }
-}
-
-std::string random_name(std::string_view prefix) {
-  thread_local std::mt19937_64 numbers{std::random_device{}()};
-  return fmt::format("{}{:016x}", prefix, numbers());
 }
 
 const char* reason_name(FinishReason reason) {
@@ -225,23 +269,30 @@ Call Interface::call(const Json& body, bool chat) const {
   if (call.stream && options.best_log_probabilities >= 0) refuse("logprobs", "not with stream");
   if (const Json* more = fields.find("stream_options"); more != nullptr && more->is_object())
     call.usage_in_stream = Fields(*more).flag("include_usage");
-  call.prompt = chat ? chat_prompt(body) : text_prompt(body);
+  if (chat) {
+    const Json* choice = fields.find("tool_choice");
+    if (choice != nullptr && *choice != "auto" && *choice != "none")
+      refuse("tool_choice", "auto and none are known; a call cannot be forced");
+    if (const Json* tools = fields.find("tools");
+        tools != nullptr && (choice == nullptr || *choice != "none"))
+      call.tools = tool_names(*tools);
+  }
+  call.prompt = chat ? chat_prompt(body, !call.tools.empty()) : text_prompt(body);
   call.id = random_name(chat ? "chatcmpl-" : "cmpl-");
   call.created = seconds_now();
   return call;
 }
 
-std::vector<TokenId> Interface::chat_prompt(const Json& body) const {
+std::vector<TokenId> Interface::chat_prompt(const Json& body, bool with_tools) const {
   const Fields fields(body);
   if (!template_) refuse("messages", "this model has no chat template; /v1/completions goes on from a text");
   const Json* given = fields.find("messages");
   if (given == nullptr || !given->is_array() || given->empty()) refuse("messages", "a list is needed");
   Json messages = *given;
   join_parts(messages);
+  read_arguments(messages);
   ChatOptions options;
-  const Json* choice = fields.find("tool_choice");
-  if (const Json* tools = fields.find("tools"); tools != nullptr && (choice == nullptr || *choice != "none"))
-    options.tools = *tools;
+  if (with_tools) options.tools = *fields.find("tools");
   if (const Json* variables = fields.find("chat_template_kwargs")) options.variables = *variables;
   try {
     return chat_tokens(model_, *template_, messages, std::move(options));
@@ -283,12 +334,22 @@ Interface::Json Interface::head(const Call& call, std::string_view kind) const {
 std::string Interface::answer(const Call& call, const GenerateResult& result) const {
   Json json = head(call, call.chat ? "chat.completion" : "text_completion");
   Json choice{{"index", 0}};
-  if (call.chat)
-    choice["message"] = {{"role", "assistant"}, {"content", result.text}};
-  else
+  const char* reason = reason_name(result.reason);
+  if (call.chat) {
+    Json message{{"role", "assistant"}, {"content", result.text}};
+    const ToolAnswer taken = call.tools.empty() ? ToolAnswer{} : take_tool_calls(result.text, call.tools);
+    if (!taken.calls.empty()) {
+      const std::string_view text = trimmed(taken.text);
+      message["content"] = text.empty() ? Json(nullptr) : Json(text);
+      message["tool_calls"] = calls_json(taken.calls, false);
+      reason = "tool_calls";
+    }
+    choice["message"] = std::move(message);
+  } else {
     choice["text"] = result.text;
+  }
   choice["logprobs"] = log_probabilities(call, result);
-  choice["finish_reason"] = reason_name(result.reason);
+  choice["finish_reason"] = reason;
   json["choices"] = Json::array({choice});
   json["usage"] = usage_of(result);
   return text_of(json);
@@ -324,44 +385,50 @@ Interface::Json Interface::log_probabilities(const Call& call, const GenerateRes
   return {{"content", content}};
 }
 
-Interface::Json Interface::stream_piece(const Call& call, Json choice) const {
-  Json json = head(call, call.chat ? "chat.completion.chunk" : "text_completion");
+std::string AnswerStream::event(Json delta, const char* reason) const {
+  Json json = interface_.head(call_, call_.chat ? "chat.completion.chunk" : "text_completion");
+  Json choice{{"index", 0}};
+  choice[call_.chat ? "delta" : "text"] = std::move(delta);
+  choice["finish_reason"] = reason == nullptr ? Json(nullptr) : Json(reason);
   json["choices"] = Json::array({std::move(choice)});
-  return json;
-}
-
-std::string Interface::first_event(const Call& call) const {
-  if (!call.chat) return {};
-  return text_of(stream_piece(
-      call, {{"index", 0}, {"delta", {{"role", "assistant"}, {"content", ""}}}, {"finish_reason", nullptr}}));
-}
-
-std::string Interface::event(const Call& call, std::string_view text) const {
-  Json choice{{"index", 0}};
-  if (call.chat)
-    choice["delta"] = {{"content", text}};
-  else
-    choice["text"] = text;
-  choice["finish_reason"] = nullptr;
-  return text_of(stream_piece(call, std::move(choice)));
-}
-
-std::string Interface::last_event(const Call& call, const GenerateResult& result) const {
-  Json choice{{"index", 0}};
-  if (call.chat)
-    choice["delta"] = Json::object();
-  else
-    choice["text"] = "";
-  choice["finish_reason"] = reason_name(result.reason);
-  return text_of(stream_piece(call, std::move(choice)));
-}
-
-std::string Interface::usage_event(const Call& call, const GenerateResult& result) const {
-  if (!call.usage_in_stream) return {};
-  Json json = head(call, call.chat ? "chat.completion.chunk" : "text_completion");
-  json["choices"] = Json::array();
-  json["usage"] = usage_of(result);
   return text_of(json);
+}
+
+std::vector<std::string> AnswerStream::begin() const {
+  if (!call_.chat) return {};
+  return {event({{"role", "assistant"}, {"content", ""}})};
+}
+
+std::vector<std::string> AnswerStream::add(std::string_view text) {
+  if (!call_.chat) return {event(text)};
+  if (call_.tools.empty()) return {event({{"content", text}})};
+  const std::string certain = filter_.add(text);
+  if (certain.empty()) return {};
+  return {event({{"content", certain}})};
+}
+
+std::vector<std::string> AnswerStream::end(const GenerateResult& result) const {
+  std::vector<std::string> events;
+  const char* reason = reason_name(result.reason);
+  if (call_.chat && !call_.tools.empty()) {
+    const ToolAnswer taken = take_tool_calls(result.text, call_.tools);
+    // What was shown is where the text begins in either case.
+    std::string_view rest = taken.text;
+    rest.remove_prefix(std::min(rest.size(), filter_.shown()));
+    if (!(taken.calls.empty() ? rest : trimmed(rest)).empty()) events.push_back(event({{"content", rest}}));
+    if (!taken.calls.empty()) {
+      events.push_back(event({{"tool_calls", calls_json(taken.calls, true)}}));
+      reason = "tool_calls";
+    }
+  }
+  events.push_back(event(call_.chat ? Json::object() : Json(""), reason));
+  if (call_.usage_in_stream) {
+    Json json = interface_.head(call_, call_.chat ? "chat.completion.chunk" : "text_completion");
+    json["choices"] = Json::array();
+    json["usage"] = usage_of(result);
+    events.push_back(text_of(json));
+  }
+  return events;
 }
 
 std::string error_body(std::string_view message, std::string_view type, std::string_view field) {

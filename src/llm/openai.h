@@ -11,6 +11,7 @@
 #include "hearth/chat_template.h"
 #include "hearth/error.h"
 #include "hearth/llm.h"
+#include "llm/tool_calls.h"
 
 namespace hearth::llm::openai {
 
@@ -28,6 +29,7 @@ struct Call {
   std::vector<TokenId> prompt;
   GenerateOptions options;
   bool chat = false, stream = false, usage_in_stream = false;
+  std::vector<std::string> tools;  // names of those that may be called
   std::string id;
   std::int64_t created = 0;  // seconds since 1970
 };
@@ -42,21 +44,17 @@ class Interface {
   Call chat(std::string_view body) const;
   Call completion(std::string_view body) const;
 
-  // Answers, as text of JSON. `event` is a piece of a streamed one; `last_event` its end.
+  // Answers, as text of JSON.
   std::string models() const;
   std::string answer(const Call& call, const GenerateResult& result) const;
-  std::string first_event(const Call& call) const;  // empty where there is none
-  std::string event(const Call& call, std::string_view text) const;
-  std::string last_event(const Call& call, const GenerateResult& result) const;
-  std::string usage_event(const Call& call, const GenerateResult& result) const;  // empty if not asked for
 
  private:
+  friend class AnswerStream;
   using Json = nlohmann::ordered_json;
   Call call(const Json& body, bool chat) const;
-  std::vector<TokenId> chat_prompt(const Json& body) const;
+  std::vector<TokenId> chat_prompt(const Json& body, bool with_tools) const;
   std::vector<TokenId> text_prompt(const Json& body) const;
   Json head(const Call& call, std::string_view kind) const;
-  Json stream_piece(const Call& call, Json choice) const;
   Json log_probabilities(const Call& call, const GenerateResult& result) const;
 
   Model model_;
@@ -64,6 +62,23 @@ class Interface {
   GenerateOptions defaults_;
   std::optional<ChatTemplate> template_;
   std::int64_t started_;
+};
+
+// An answer in pieces: texts of JSON, each to be sent as an event.
+class AnswerStream {
+ public:
+  AnswerStream(const Interface& interface, const Call& call) : interface_(interface), call_(call) {}
+
+  std::vector<std::string> begin() const;
+  std::vector<std::string> add(std::string_view text);
+  std::vector<std::string> end(const GenerateResult& result) const;
+
+ private:
+  std::string event(nlohmann::ordered_json delta, const char* reason = nullptr) const;
+
+  const Interface& interface_;
+  const Call& call_;
+  ToolCallFilter filter_;
 };
 
 // {"error": {...}}

@@ -9,19 +9,13 @@
 #include <cstring>
 #include <unordered_set>
 
+#include "base/trimmed.h"
 #include "hearth/error.h"
 #include "io/host_tensor.h"
 #include "io/tokenizer/utf8.h"
 
 namespace hearth::lm {
 namespace {
-
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view space = " \t\r\n";
-  const auto first = text.find_first_not_of(space);
-  if (first == text.npos) return {};
-  return text.substr(first, text.find_last_not_of(space) - first + 1);
-}
 
 std::vector<std::string_view> cut_into_documents(std::string_view text) {
   std::vector<std::string_view> documents;

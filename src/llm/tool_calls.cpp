@@ -1,0 +1,111 @@
+#include "llm/tool_calls.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "base/trimmed.h"
+
+namespace hearth::llm {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view begin_mark = "<tool_call>", end_mark = "</tool_call>";
+constexpr std::string_view leading_marks[] = {"<|python_tag|>", "[TOOL_CALLS]"};
+
+std::optional<ToolCall> call_of(const Json& json) {
+  if (!json.is_object()) return std::nullopt;
+  const auto name = json.find("name");
+  auto arguments = json.find("arguments");
+  if (arguments == json.end()) arguments = json.find("parameters");
+  if (name == json.end() || !name->is_string()) return std::nullopt;
+  ToolCall call{name->get<std::string>(), "{}"};
+  if (arguments == json.end() || arguments->is_null()) return call;
+  if (!arguments->is_object() && !arguments->is_string()) return std::nullopt;
+  call.arguments = arguments->is_string() ? arguments->get<std::string>()
+                                          : arguments->dump(-1, ' ', false, Json::error_handler_t::replace);
+  return call;
+}
+
+// Text is written by a model: it may be nested deeper than a parser's recursion goes.
+std::optional<Json> parsed(std::string_view text) {
+  constexpr int deepest = 128;
+  bool too_deep = false;
+  const auto check = [&](int depth, Json::parse_event_t, const Json&) {
+    too_deep = too_deep || depth > deepest;
+    return !too_deep;
+  };
+  Json json = Json::parse(text, check, false);
+  if (json.is_discarded() || too_deep) return std::nullopt;
+  return json;
+}
+
+std::vector<ToolCall> calls_alone(std::string_view text, const std::vector<std::string>& tools) {
+  text = trimmed(text);
+  for (const std::string_view mark : leading_marks)
+    if (text.starts_with(mark)) text = trimmed(text.substr(mark.size()));
+  if (text.empty() || (text.front() != '{' && text.front() != '[')) return {};
+  const auto json = parsed(text);
+  if (!json) return {};
+  std::vector<ToolCall> calls;
+  const auto add = [&](const Json& one) {
+    auto call = call_of(one);
+    if (!call || std::find(tools.begin(), tools.end(), call->name) == tools.end()) return false;
+    calls.push_back(std::move(*call));
+    return true;
+  };
+  const bool all = json->is_array() ? std::all_of(json->begin(), json->end(), add) : add(*json);
+  return all ? calls : std::vector<ToolCall>{};
+}
+
+// How much of the end of `text` could be the beginning of `mark`.
+std::size_t begun(std::string_view text, std::string_view mark) {
+  for (std::size_t size = std::min(text.size(), mark.size() - 1); size > 0; --size)
+    if (text.substr(text.size() - size) == mark.substr(0, size)) return size;
+  return 0;
+}
+
+}  // namespace
+
+ToolAnswer take_tool_calls(std::string_view text, const std::vector<std::string>& tools) {
+  ToolAnswer answer;
+  if (auto calls = calls_alone(text, tools); !calls.empty()) {
+    answer.calls = std::move(calls);
+    return answer;
+  }
+  std::string_view rest = text;
+  for (;;) {
+    const std::size_t begin = rest.find(begin_mark);
+    if (begin == std::string_view::npos) break;
+    const std::size_t inside = begin + begin_mark.size(), end = rest.find(end_mark, inside);
+    // The mark at the end may be what generation stopped at.
+    const std::string_view body =
+        rest.substr(inside, end == std::string_view::npos ? std::string_view::npos : end - inside);
+    const auto json = parsed(trimmed(body));
+    auto call = json ? call_of(*json) : std::nullopt;
+    const std::size_t past = end == std::string_view::npos ? rest.size() : end + end_mark.size();
+    answer.text += rest.substr(0, call ? begin : past);
+    if (call) answer.calls.push_back(std::move(*call));
+    rest.remove_prefix(past);
+  }
+  answer.text += rest;
+  return answer;
+}
+
+std::string ToolCallFilter::add(std::string_view piece) {
+  text_ += piece;
+  const std::string_view all = trimmed(text_);
+  // Whether it is a call alone shows at its end.
+  if (all.empty() || all.front() == '{' || all.front() == '[') return {};
+  for (const std::string_view mark : leading_marks)
+    if (all.substr(0, mark.size()) == mark.substr(0, all.size())) return {};
+  const std::size_t mark = text_.find(begin_mark, shown_);
+  const std::size_t certain = mark != std::string::npos ? mark : text_.size() - begun(text_, begin_mark);
+  if (certain <= shown_) return {};
+  std::string text = text_.substr(shown_, certain - shown_);
+  shown_ = certain;
+  return text;
+}
+
+}  // namespace hearth::llm
