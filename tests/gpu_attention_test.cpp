@@ -166,6 +166,7 @@ TEST_F(GpuAttentionTest, FeaturesThatAreNotSideBySide) {
 TEST_F(GpuAttentionTest, NothingAtAll) {
   compare({0, 2, 2, 5, 5, 32});
   compare({1, 2, 2, 0, 5, 32});
+  compare_gradients({1, 2, 2, 0, 5, 64, {}, DType::bf16});
 }
 
 TEST_F(GpuAttentionTest, NotANumberStaysInItsRow) {
@@ -218,6 +219,16 @@ TEST_F(GpuAttentionTest, ManyTilesOfUsualHeads) {
       compare_gradients({1, 1, 1, 300, 300, features, {.causal = causal}, DType::bf16});
 }
 
+// Sequences that are one tile of a block, where there is a kernel for them.
+TEST_F(GpuAttentionTest, SequencesOfATile) {
+  for (const DType dtype : {DType::f16, DType::bf16})
+    for (const std::int64_t size : {1, 17, 32, 33, 64, 65, 96})
+      compare({2, 4, 2, size, size, 64, {.causal = size % 2 == 0}, dtype});
+  compare({1, 2, 2, 40, 90, 64, {.causal = true}, DType::bf16});
+  compare({1, 2, 2, 90, 40, 64, {.causal = true}, DType::bf16});  // the first queries see nothing
+  compare({1, 2, 2, 90, 90, 64, {.window = 20}, DType::bf16});
+}
+
 // On sm_90 a block has several short sequences, one after another; on a chip that is emulated, this many
 // would take long.
 TEST_F(GpuAttentionTest, ManyShortSequences) {
@@ -229,7 +240,10 @@ TEST_F(GpuAttentionTest, ManyShortSequences) {
       for (const AttentionOptions& options :
            {AttentionOptions{}, AttentionOptions{.causal = true}, AttentionOptions{.window = 40}})
         compare_all({batch, 8, 4, size, size, features, options, DType::bf16});
-  compare_all({batch, 8, 8, 200, 77, 64, {.causal = true}, DType::bf16});  // some queries see nothing
+  for (const std::int64_t features : {64, 128}) {  // tiles that see nothing, of queries and of keys
+    compare_all({batch, 8, 8, 300, 77, features, {.causal = true}, DType::bf16});
+    compare_all({batch, 8, 8, 100, 300, features, {.window = 40}, DType::bf16});
+  }
 }
 
 TEST_F(GpuAttentionTest, GradientsAreTheSameEachTime) {

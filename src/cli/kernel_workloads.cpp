@@ -241,6 +241,10 @@ void attention_work(DType dtype) {
           with_gradients({q, k, v},
                          [&](const auto& in) { return attention(in[0], in[1], in[2], {.causal = causal}); });
       }
+  for (const std::int64_t length : {20, 50, 82}) {
+    const Tensor x = given({64, 8, length, 64}, dtype);
+    eval({attention(x, x, x)});
+  }
 }
 
 // All transposes; large, small, tall, batched, with one row, with an epilogue, and with one of both halves.
@@ -271,8 +275,9 @@ void matmul_work(DType dtype) {
 void quantised_work(DType format) {
   const std::vector<std::byte> blocks(static_cast<std::size_t>(storage_bytes(format, 4096 * 4096)));
   const Tensor weight = from_blocks(blocks, {4096, 4096}, format);
-  for (const std::int64_t rows : {1, 4, 8, 16, 64, 512})
+  for (const std::int64_t rows : {1, 4, 8, 16, 64, 100, 512})
     eval({linear(given({rows, 4096}, DType::f16), weight)});
+  eval({linear(given({64, 2048}, DType::f16), reshape(weight, {8192, 2048}))});
   eval({dequantise(weight, DType::f16)});
   eval({take(weight, given({8}, DType::i64), 0)});
 }

@@ -120,21 +120,21 @@ std::optional<AttentionEngine> warpgroup_engine(const Target& target, DType dtyp
     return static_cast<unsigned>((own_operands * own + passing * others) * size * 2 + 1024);
   };
   if (result == AttentionResult::output)
-    return AttentionEngine{"attention_wgmma.h",
-                           fmt::format("WgmmaForward<{}, {}>", storage_type(dtype), size),
-                           {size, own, 128, 0, false, 0},
-                           384,
-                           bytes(2, 2 * (size == 64 ? 3 : 2), 128),
-                           true,
-                           true};
+    return AttentionEngine{.header = "attention_wgmma.h",
+                           .type = fmt::format("WgmmaForward<{}, {}>", storage_type(dtype), size),
+                           .tiles = {size, own, 128, 0, false, 0},
+                           .threads = 384,
+                           .shared = bytes(2, 2 * (size == 64 ? 3 : 2), 128),
+                           .warpgroups = true,
+                           .stays = true};
   const bool by_keys = result == AttentionResult::dk_and_dv;
-  return AttentionEngine{"attention_wgmma_backward.h",
-                         fmt::format("WgmmaGradient<{}, {}, {}>", storage_type(dtype), size, by_keys),
-                         {size, own, 64, 0, false, 0},
-                         384,
-                         bytes(2, 2 * (size == 64 ? 4 : 3), 64),
-                         true,
-                         size == 64};
+  return AttentionEngine{.header = "attention_wgmma_backward.h",
+                         .type = fmt::format("WgmmaGradient<{}, {}, {}>", storage_type(dtype), size, by_keys),
+                         .tiles = {size, own, 64, 0, false, 0},
+                         .threads = 384,
+                         .shared = bytes(2, 2 * (size == 64 ? 4 : 3), 64),
+                         .warpgroups = true,
+                         .stays = size == 64};
 }
 
 std::optional<AttentionEngine> whole_engine(const Target& target, DType dtype, std::int64_t features,
@@ -145,13 +145,13 @@ std::optional<AttentionEngine> whole_engine(const Target& target, DType dtype, s
   if (!unit || dtype == DType::f32 || features != 64 || rows > most_waves * 16) return std::nullopt;
   const int size = static_cast<int>(features);
   const AttentionTiles tiles{size, waves * 16, waves * 16, 8, false, 0};
-  AttentionEngine engine{
-      "attention_whole.h",
-      fmt::format("MmaEngine<{}, {}, {}, 1, {}, false>", storage_type(dtype), size, waves, waves * 16), tiles,
-      static_cast<unsigned>(waves * target.wave_size),
-      static_cast<unsigned>(2 * attention_shared_elements(tiles, 1, 2, 0))};
-  engine.whole = true;
-  return engine;
+  return AttentionEngine{.header = "attention_whole.h",
+                         .type = fmt::format("MmaEngine<{}, {}, {}, 1, {}, false>", storage_type(dtype), size,
+                                             waves, waves * 16),
+                         .tiles = tiles,
+                         .threads = static_cast<unsigned>(waves * target.wave_size),
+                         .shared = static_cast<unsigned>(2 * attention_shared_elements(tiles, 1, 2, 0)),
+                         .whole = true};
 }
 
 bool gradients_apart(const Target& target, DType dtype, std::int64_t features) {

@@ -36,14 +36,14 @@ HalvedProduct::Halved HalvedProduct::halve(const KernelArguments& arguments) con
   return to;
 }
 
-std::string HalvedProduct::halve_text(std::string_view place) const {
+std::string HalvedProduct::halve_text(std::string_view place, bool early) const {
   return fmt::format(
       "KERNEL_OF({0}) void halve_activations(const {1}* x, i64 row_stride, i64 k_stride, f16* out, f32* "
       "scales,\n"
-      "    u32 rows, u32 depth, u32 to_rows, u32 to_depth) {{\n  after_previous();\n"
+      "    u32 rows, u32 depth, u32 to_rows, u32 to_depth) {{\n{3}"
       "  halve_rows(x, row_stride, k_stride, rows, depth, out, to_rows, to_depth, scales,\n"
       "             [](u32 k) {{ return {2}; }});\n}}\n",
-      halving_threads, storage_type(product_.a.dtype), place);
+      halving_threads, storage_type(product_.a.dtype), place, early ? "  after_previous();\n" : "");
 }
 
 std::string HalvedProduct::scaled_finish() const {

@@ -19,7 +19,8 @@ class HalvedProduct : public BlockProduct {
   std::size_t halved_bytes() const;  // of scratch memory
 
   // The kernel `halve_activations`, which puts element k of a row at `place`, an expression of k.
-  std::string halve_text(std::string_view place) const;
+  // `early`: whether the kernels of its text call after_previous().
+  std::string halve_text(std::string_view place, bool early) const;
   // What gets results of x as it is there.
   std::string scaled_finish() const;
 

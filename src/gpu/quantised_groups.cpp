@@ -11,6 +11,7 @@ namespace {
 
 constexpr int chunk = 128;  // of K; as quantised_strips.h has it
 constexpr int columns = 128;
+constexpr int panel_row = 128;  // bytes: 64 elements of K
 constexpr unsigned threads = 256;
 
 // How a block works.
@@ -21,7 +22,7 @@ struct GroupShape {
   int blocks = 1;  // that a multiprocessor holds
 
   unsigned shared_bytes() const {
-    const int panels = stages * rows * chunk, results = rows * (columns + 4) * 4;
+    const int panels = stages * rows * panel_row, results = rows * (columns + 4) * 4;
     return static_cast<unsigned>(std::max(panels, results));
   }
 };
@@ -49,9 +50,7 @@ GroupShape group_shape(DType format, std::int64_t rows) {
 class GroupRowsKernel final : public HalvedProduct {
  public:
   GroupRowsKernel(GpuDevice& device, const Step& step)
-      : HalvedProduct(device, step),
-        tile_(group_shape(format_, shape_.rows)),
-        steady_((step.steady & 2) != 0) {
+      : HalvedProduct(device, step), tile_(group_shape(format_, shape_.rows)) {
     const std::int64_t chunks = (shape_.depth + chunk - 1) / chunk;
     divide(tile_.rows, columns);
     splits_ = best_splits(chunks);
@@ -91,12 +90,11 @@ class GroupRowsKernel final : public HalvedProduct {
   }
 
  private:
-  // How many clusters of so many blocks run at once, at least. One lies within a group of multiprocessors, of
-  // which there are 16 to 18; where one cluster more has to wait for the others, the product takes twice as
-  // long.
+  // How many clusters of so many blocks run at once, at least. One lies within a group of 16 to 18
+  // multiprocessors; where a single one has to wait for the others, the product takes twice as long.
   std::int64_t clusters_at_once(std::int64_t splits) const {
     const std::int64_t units = device_.compute_units() * tile_.blocks;
-    return splits <= 2 ? units / splits : units / 18 * (16 / splits);
+    return splits <= 2 ? units / splits : std::max<std::int64_t>(1, units / 18 * (16 / splits));
   }
 
   // Blocks of a cluster that have parts of K, for the least time; in units of what a chunk takes a block.
@@ -118,22 +116,21 @@ class GroupRowsKernel final : public HalvedProduct {
 
   std::string text() const {
     const std::string_view format = dtype_name(format_);
-    return kernel_text(halve_text(fmt::format("place_in_chunk<quantised::{}>(k)", format)) +
+    return kernel_text(halve_text(fmt::format("place_in_chunk<quantised::{}>(k)", format), false) +
                            fmt::format("KERNEL_OF({}, {}){} void multiply_blocks(Blocks blocks, const "
                                        "__grid_constant__ TensorMap x, "
                                        "const f32* scales, GemmShape shape{}) {{\n"
                                        "  extern __shared__ __align__(1024) char memory[];\n"
                                        "  using Tile = GroupTile<quantised::{}, {}, {}, {}, {}>;\n"
-                                       "  multiply_groups<Tile, {}>(shape, blocks, &x, memory, {});\n}}\n",
+                                       "  multiply_groups<Tile>(shape, blocks, &x, memory, {});\n}}\n",
                                        threads, tile_.blocks,
                                        splits_ > 1 ? fmt::format(" __cluster_dims__({}, 1, 1)", splits_) : "",
                                        finish_.parameters, format, tile_.rows, tile_.ahead, tile_.stages,
-                                       splits_, steady_, scaled_finish()),
+                                       splits_, scaled_finish()),
                        "quantised_groups.h");
   }
 
   GroupShape tile_;
-  bool steady_;  // nothing in the plan writes to the weights
   std::int64_t splits_ = 1;
   Function multiply_;
 };
@@ -143,9 +140,9 @@ class GroupRowsKernel final : public HalvedProduct {
 std::unique_ptr<Kernel> make_group_rows(GpuDevice& device, const Step& step) {
   // Few rows are better off in strips where there are not columns enough for all multiprocessors. Of many,
   // converted weights pay, because large tiles of them can be stored while the next ones are multiplied.
-  constexpr std::int64_t most_rows = 1024, few = 64, least_columns = 6144;
+  constexpr std::int64_t most_rows = 1024, many_columns = 6144;
   const std::int64_t rows = step.inputs[0].shape[0];
-  const std::int64_t least_rows = step.inputs[1].shape[0] >= least_columns ? few / 2 + 1 : few + 1;
+  const std::int64_t least_rows = step.inputs[1].shape[0] >= many_columns ? 33 : 65;
   if (rows < least_rows || rows > most_rows || !has_copy_engine(device)) return nullptr;
   return std::make_unique<GroupRowsKernel>(device, step);
 }

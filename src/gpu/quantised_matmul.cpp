@@ -8,6 +8,7 @@
 #include "gpu/gemm_tiles.h"
 #include "gpu/halved_product.h"
 #include "gpu/matmul.h"
+#include "gpu/tensor_map.h"
 #include "hearth/error.h"
 
 namespace hearth::gpu {
@@ -74,7 +75,7 @@ class TiledRowsKernel : public HalvedProduct {
  private:
   std::string text(std::string_view header, std::string_view place, std::string_view multiply) const {
     const bool split = shape_.splits > 1;
-    std::string kernels = halve_text(place);
+    std::string kernels = halve_text(place, true);
     kernels += fmt::format(
         "KERNEL_OF({}) void multiply_blocks(Blocks blocks, const f16* x, const f32* scales, GemmShape "
         "shape{}) {{\n"
@@ -268,8 +269,7 @@ std::unique_ptr<Kernel> make_quantised_matmul(GpuDevice& device, const Step& ste
   if (auto groups = make_group_rows(device, step)) return groups;
   if (rows <= most_strip_rows(device.target())) return std::make_unique<StripRowsKernel>(device, step);
   // Where the matrix unit has a copy engine to feed it, so many rows are worth numbers in memory.
-  if (device.target().matrix == MatrixUnit::wgmma90)
-    return std::make_unique<ConvertedProduct>(device, step, DType::bf16);
+  if (has_copy_engine(device)) return std::make_unique<ConvertedProduct>(device, step, DType::bf16);
   return std::make_unique<ManyRowsKernel>(device, step);
 }
 

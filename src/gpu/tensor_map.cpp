@@ -8,7 +8,7 @@ bool takes_axes(const std::vector<TensorAxis>& axes) {
   constexpr std::int64_t most_elements = std::int64_t{1} << 31, most_stride = std::int64_t{1} << 39;
   return axes.front().stride == 1 && std::all_of(axes.begin(), axes.end(), [&](const TensorAxis& axis) {
            const bool outer = &axis != &axes.front() && axis.size > 1;
-           return axis.size < most_elements &&
+           return axis.size > 0 && axis.size < most_elements &&
                   (!outer || (axis.stride > 0 && axis.stride % 8 == 0 && axis.stride < most_stride));
          });
 }

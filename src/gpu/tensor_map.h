@@ -9,17 +9,16 @@
 
 namespace hearth::gpu {
 
-struct alignas(64) TensorMap {
-  std::uint64_t words[16];
-};
+#include "gpu/kernels/tensor_map_arguments.h"
 
 struct TensorAxis {
   std::int64_t size, stride;  // in elements; the stride counts where there is more than one
   std::uint32_t box;          // elements that are copied at a time
 };
 
-// Whether the engine can read an operand of 16-bit elements with these strides, from an address that is a
-// multiple of 16. The innermost axis, which comes first, is dense.
+// Whether the engine can read an operand of 16-bit elements with these axes, from an address that is a
+// multiple of 16: none is empty, the innermost one, which comes first, is dense, and nothing is repeated by a
+// stride of 0.
 bool takes_axes(const std::vector<TensorAxis>& axes);
 // Of f16 or bf16. Boxes are 64 elements of the innermost axis wide and become panels of kernels/warpgroup.h.
 TensorMap tensor_map(const GpuDevice& device, DType dtype, void* pointer,

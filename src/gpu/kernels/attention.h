@@ -41,15 +41,18 @@ template <class E>
 DEVICE u32 query_tiles(const AttentionShape& shape) {
   return (shape.stacked * shape.queries + E::own - 1) / E::own;
 }
+// A block that has several jobs has other tiles of a sequence each time: they differ in what they see.
+DEVICE u32 turned_tile(u32 index, u32 tiles) {
+  const u32 turn = index / tiles * tiles / gridDim.x;
+  return (index + turn) % tiles;
+}
 template <class E>
 DEVICE QueryBlock query_block(const AttentionShape& shape, u32 index) {
   const u32 tiles = query_tiles<E>(shape);
   const int shares = shape.heads / shape.stacked;
-  // A block that has several of these has other tiles each time: they differ in the keys that they see.
-  const u32 turn = index / tiles * tiles / gridDim.x;
   QueryBlock block;
   block.rows = shape.stacked * shape.queries;
-  block.first_row = (int)(tiles - 1 - (index + turn) % tiles) * E::own;
+  block.first_row = (int)(tiles - 1 - turned_tile(index, tiles)) * E::own;
   index /= tiles;
   block.split = (int)(index % shape.splits);
   index /= shape.splits;

@@ -43,7 +43,7 @@ struct WgmmaGradient {
   // What a block does at a time: `tiles` tiles for each of `heads` heads.
   struct Work {
     int batch, head, group, first_row, rows;  // head: the first one; rows: all there are
-    int heads, tiles, first_other, others;    // others: all there are
+    int heads, tiles, first_other;
     DEVICE int steps() const { return heads * tiles; }
   };
 
@@ -56,13 +56,12 @@ struct WgmmaGradient {
     Visible pass;
     if (BY_KEYS) {
       const int blocks = (shape.keys + own - 1) / own;
-      work.first_row = (int)(index % blocks) * own;
+      work.first_row = (int)turned_tile(index, blocks) * own;
       work.group = (int)(index / blocks % shape.groups);
       work.batch = (int)(index / blocks / shape.groups);
       work.heads = shape.heads / shape.groups;
       work.head = work.group * work.heads;
       work.rows = shape.keys;
-      work.others = shape.queries;
       pass = {seeing(shape, work.first_row).first,
               seeing(shape, min(work.first_row + own, shape.keys) - 1).end};
     } else {
@@ -73,7 +72,6 @@ struct WgmmaGradient {
       work.heads = 1;
       work.head = block.head;
       work.rows = shape.queries;
-      work.others = shape.keys;
       pass = visible_to(shape, block.first_row, min(block.first_row + own, shape.queries) - 1).any;
     }
     work.first_other = pass.first / others * others;
@@ -276,6 +274,7 @@ struct WgmmaGradient {
       const Own<holds_first> mine(tiles.own + warpgroup_row * 128);
       const Own<holds_second> mine_second(tiles.own_second() + warpgroup_row * 128);
       const auto release_own = [&] {
+        __syncwarp();  // all lanes have read it
         if (lane() == 0) warpgroup::barrier_arrive(&shared.own_empty);
       };
       if constexpr (holds_first && holds_second) release_own();

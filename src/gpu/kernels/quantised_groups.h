@@ -63,6 +63,7 @@ struct GroupTile {
 };
 
 DEVICE void cluster_barrier() {
+  __syncwarp();
   asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 // Four numbers of a block of the cluster.
@@ -108,8 +109,8 @@ DEVICE void finish_tile(const GemmShape& shape, const f32* tile, u32 first_row, 
 }
 
 // `x`: whole tiles of rows, as halve_rows() leaves them. `memory` begins at a multiple of 1024 and holds all
-// panels, or a tile of results. With STEADY weights the first of them are fetched before x is there.
-template <class Tile, bool STEADY, class Finish>
+// panels, or a tile of results.
+template <class Tile, class Finish>
 DEVICE void multiply_groups(const GemmShape& shape, const Blocks& blocks, const TensorMap* x, char* memory,
                             Finish finish) {
   constexpr int stages = Tile::stages, ahead = Tile::ahead;
@@ -131,14 +132,9 @@ DEVICE void multiply_groups(const GemmShape& shape, const Blocks& blocks, const 
   barrier();
   const Tile tile(blocks, shape, first_column);
   typename Tile::Held held[ahead];
-  const auto fetch_first = [&] {
 #pragma unroll
-    for (int i = 0; i < ahead; ++i)
-      if (i < count) tile.fetch(held[i], first + i);
-  };
-  if (STEADY) fetch_first();
-  after_previous();
-  if (!STEADY) fetch_first();
+  for (int i = 0; i < ahead; ++i)
+    if (i < count) tile.fetch(held[i], first + i);
 
   const auto bring = [&](int panel) {
     u64* const barrier = full + panel % stages;

@@ -6,11 +6,7 @@
 #pragma once
 
 #include "gpu.h"
-
-// What the copy engine knows of an operand; made by the driver.
-struct alignas(64) TensorMap {
-  u64 words[16];
-};
+#include "tensor_map_arguments.h"
 
 namespace warpgroup {
 
@@ -44,7 +40,7 @@ DEVICE void barrier_arrive_copied(u64* barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barrier))
                : "memory");
 }
-// What this thread wrote to shared memory is seen by the matrix unit.
+// What this thread wrote to shared memory, barriers included, is seen by the matrix unit and the copy engine.
 DEVICE void publish_to_unit() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 DEVICE u32 load_4(u32 shared) {
