@@ -253,6 +253,7 @@ TEST(OpenAi, CallsOfToolsAreTakenOutOfTheText) {
     EXPECT_EQ(message["tool_calls"][1]["function"]["arguments"], "{}");
   }
   for (const char* text : {R"({"name": "weather", "parameters": {"place": "Oslo"}})",
+                           R"({"name": "weather", "arguments": "{\"place\": \"Oslo\"}"})",
                            R"(<|python_tag|>{"name": "weather", "parameters": {"place": "Oslo"}})"})
     EXPECT_EQ(message_of(text)["tool_calls"].size(), 1u) << text;
   const json around = message_of("Let me look. <tool_call>" + one + "</tool_call>");
@@ -262,7 +263,8 @@ TEST(OpenAi, CallsOfToolsAreTakenOutOfTheText) {
   const std::string deep = std::string(5000, '[') + std::string(5000, ']');
   for (const std::string& text :
        {std::string(R"({"name": "Bob", "arguments": {}})"), std::string(R"([1, 2])"), std::string("[]"),
-        std::string("<tool_call>{\"name\": </tool_call> so"), std::string("It is { nice }."), deep,
+        std::string("<tool_call>{\"name\": </tool_call> so"),
+        std::string(R"({"name": "weather", "arguments": "Oslo"})"), std::string("It is { nice }."), deep,
         "<tool_call>" + deep + "</tool_call>"}) {
     EXPECT_EQ(message_of(text)["content"], text);
     EXPECT_FALSE(message_of(text).contains("tool_calls")) << text;

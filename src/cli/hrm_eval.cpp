@@ -129,6 +129,7 @@ void report(const Outcome& outcome, Table& table, nlohmann::json& json) {
 int run_eval(const EvalCommand& command) {
   apply(command.device);
   hrm::Reasoner reasoner(hrm::load_model(command.model));
+  if (command.data.empty()) say("making {} puzzles of each kind\n", command.count);
   auto sets = command.data.empty() ? hrm::evaluation_sets(command.count, command.seed)
                                    : sets_of_file(command.data, command.limit);
   Table table{{"puzzles", "count", "solved", "", "model halts right", "", "segments"}};
@@ -138,7 +139,7 @@ int run_eval(const EvalCommand& command) {
   const train::InterruptGuard interrupt(true);
   for (auto& set : sets) {
     const Outcome outcome = solve(reasoner, std::move(set), command.solving, bar, interrupt);
-    if (outcome.results.empty()) break;
+    if (interrupt.requested() && outcome.results.empty()) break;
     report(outcome, table, json);
     if (!command.data.empty())
       for (const Outcome& part : divided(outcome)) report(part, table, json);

@@ -10,6 +10,7 @@
 #include <random>
 
 #include "base/trimmed.h"
+#include "llm/bounded_json.h"
 #include "llm/chat_tokens.h"
 
 namespace hearth::llm::openai {
@@ -62,24 +63,15 @@ class Fields {
   const Json& object_;
 };
 
-// What is nested deep is copied and destroyed by recursion, and an object compares each key with all before
-// it: neither may be without end.
-Json parsed(std::string_view text, const char* field = "") {
-  constexpr int deepest = 128, most_keys = 1024;
-  std::vector<int> keys;  // of the objects around
-  const auto check = [&](int depth, Json::parse_event_t event, const Json&) {
-    if (depth > deepest) throw BadRequest("the body is nested too deep", field);
-    if (event == Json::parse_event_t::object_start) keys.push_back(0);
-    if (event == Json::parse_event_t::object_end) keys.pop_back();
-    if (event == Json::parse_event_t::key && ++keys.back() > most_keys)
-      throw BadRequest(fmt::format("an object has more than {} fields", most_keys), field);
-    return true;
-  };
-  const char* const what = *field == '\0' ? "the body" : "a tool's arguments";
-  Json json = Json::parse(text, check, false);
-  if (json.is_discarded()) throw BadRequest(fmt::format("{} is not JSON", what), field);
-  if (!json.is_object()) throw BadRequest(fmt::format("{} is not an object", what), field);
-  return json;
+// An object; `what` it is, and the field that it is in, are for the error.
+Json parsed(std::string_view text, const char* what = "the body", const char* field = "") {
+  try {
+    Json json = parse_bounded(text);
+    if (json.is_object()) return json;
+  } catch (const FormatError& error) {
+    throw BadRequest(fmt::format("{}: {}", what, error.what()), field);
+  }
+  throw BadRequest(fmt::format("{} is not an object", what), field);
 }
 
 void read_stops(const Fields& fields, std::vector<std::string>& stop) {
@@ -162,7 +154,7 @@ void read_arguments(Json& messages) {
       Json& function = call["function"];
       if (!function.contains("arguments") || !function["arguments"].is_string()) continue;
       const std::string text = function["arguments"].get<std::string>();
-      function["arguments"] = text.empty() ? Json::object() : parsed(text, "messages");
+      function["arguments"] = text.empty() ? Json::object() : parsed(text, "arguments of a tool", "messages");
     }
   }
 }

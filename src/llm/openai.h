@@ -64,7 +64,7 @@ class Interface {
   std::int64_t started_;
 };
 
-// An answer in pieces: texts of JSON, each to be sent as an event.
+// An answer in pieces: texts of JSON, each to be sent as an event. Interface and call outlive it.
 class AnswerStream {
  public:
   AnswerStream(const Interface& interface, const Call& call) : interface_(interface), call_(call) {}

@@ -5,6 +5,8 @@
 #include <optional>
 
 #include "base/trimmed.h"
+#include "hearth/error.h"
+#include "llm/bounded_json.h"
 
 namespace hearth::llm {
 namespace {
@@ -14,6 +16,14 @@ using Json = nlohmann::ordered_json;
 constexpr std::string_view begin_mark = "<tool_call>", end_mark = "</tool_call>";
 constexpr std::string_view leading_marks[] = {"<|python_tag|>", "[TOOL_CALLS]"};
 
+std::optional<Json> parsed(std::string_view text) {
+  try {
+    return parse_bounded(text);
+  } catch (const FormatError&) {
+    return std::nullopt;
+  }
+}
+
 std::optional<ToolCall> call_of(const Json& json) {
   if (!json.is_object()) return std::nullopt;
   const auto name = json.find("name");
@@ -22,23 +32,11 @@ std::optional<ToolCall> call_of(const Json& json) {
   if (name == json.end() || !name->is_string()) return std::nullopt;
   ToolCall call{name->get<std::string>(), "{}"};
   if (arguments == json.end() || arguments->is_null()) return call;
-  if (!arguments->is_object() && !arguments->is_string()) return std::nullopt;
-  call.arguments = arguments->is_string() ? arguments->get<std::string>()
-                                          : arguments->dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::optional<Json> object = *arguments;
+  if (arguments->is_string()) object = parsed(arguments->get<std::string>());
+  if (!object || !object->is_object()) return std::nullopt;
+  call.arguments = object->dump(-1, ' ', false, Json::error_handler_t::replace);
   return call;
-}
-
-// Text is written by a model: it may be nested deeper than a parser's recursion goes.
-std::optional<Json> parsed(std::string_view text) {
-  constexpr int deepest = 128;
-  bool too_deep = false;
-  const auto check = [&](int depth, Json::parse_event_t, const Json&) {
-    too_deep = too_deep || depth > deepest;
-    return !too_deep;
-  };
-  Json json = Json::parse(text, check, false);
-  if (json.is_discarded() || too_deep) return std::nullopt;
-  return json;
 }
 
 std::vector<ToolCall> calls_alone(std::string_view text, const std::vector<std::string>& tools) {

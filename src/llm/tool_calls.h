@@ -12,7 +12,7 @@
 namespace hearth::llm {
 
 struct ToolCall {
-  std::string name, arguments;  // arguments: JSON
+  std::string name, arguments;  // arguments: an object of JSON
 };
 
 struct ToolAnswer {
