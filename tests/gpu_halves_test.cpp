@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "gpu/matmul.h"
-#include "gpu_compare.h"
+#include "gpu_plans.h"
 #include "gpu_steps.h"
 #include "hearth/hearth.h"
 
@@ -119,7 +119,7 @@ TEST_F(GpuHalves, LieAlongK) {
 
 // ---- plans
 
-class GpuGated : public GpuComparison {
+class GpuGated : public GpuPlans {
  protected:
   void TearDown() override { set_config(before_); }
 
@@ -128,33 +128,6 @@ class GpuGated : public GpuComparison {
     return narrow(x, -1, which * size, size);
   }
   static Tensor gated(const Tensor& x) { return silu(half(x, 0)) * half(x, 1); }
-
-  // Numbers with few digits, so that products of 16-bit ones are about the same however they are summed.
-  static Tensor numbers(const Shape& shape, DType dtype) {
-    const Tensor x = (randint(-8, 9, shape).to(DType::f32) / 16.0).to(dtype);
-    x.eval();
-    return x;
-  }
-  static double tolerance(DType dtype) { return dtype == DType::f32 ? 1e-5 : 1e-2; }
-
-  // How often a plan on a GPU has a product that goes on with this.
-  static std::size_t found(const std::string& steps, const std::vector<Tensor>& results) {
-    const std::string plan = explain(results);
-    std::size_t count = 0;
-    for (std::size_t at = plan.find(steps); at != std::string::npos; at = plan.find(steps, at + 1)) ++count;
-    return count;
-  }
-  using Graph = std::function<Tensor(const std::vector<Tensor>&)>;
-  static void check(const std::string& what, const std::string& steps, std::size_t times,
-                    const std::vector<Tensor>& inputs, const Graph& graph) {
-    compare(what, inputs, tolerance(inputs[0].dtype()), graph);
-    for (const Device device : gpus()) {
-      std::vector<Tensor> moved;
-      for (const Tensor& x : inputs) moved.push_back(x.to(device));
-      eval(moved);
-      EXPECT_EQ(found(steps, {graph(moved)}), times) << what << "\n" << explain({graph(moved)});
-    }
-  }
 
  private:
   Config before_ = config();

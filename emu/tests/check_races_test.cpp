@@ -90,6 +90,27 @@ TEST_F(Races, NeighbouringBytesAreNoRace) {
   EXPECT_EQ(fault(0, 0, "global_store_b8 v1, v3, s[2:3] offset:257"), "");
 }
 
+// Each wave reads its half of a word, then writes it.
+TEST_F(Races, NeighbouringBytesMayBeUpdated) {
+  EXPECT_EQ(fault(0, 0, "global_load_u16 v0, v1, s[2:3]"), "");
+  EXPECT_EQ(fault(0, 1, "global_load_u16 v0, v1, s[2:3] offset:2"), "");
+  EXPECT_EQ(fault(0, 0, "global_store_b16 v1, v4, s[2:3]"), "");
+  EXPECT_EQ(fault(0, 1, "global_store_b16 v1, v4, s[2:3] offset:2"), "");
+  EXPECT_EQ(fault(0, 0, "ds_load_u8 v0, v1"), "");
+  EXPECT_EQ(fault(0, 1, "ds_load_u8 v0, v1 offset:1"), "");
+  EXPECT_EQ(fault(0, 0, "ds_store_b8 v1, v4"), "");
+  EXPECT_EQ(fault(0, 1, "ds_store_b8 v1, v4 offset:1"), "");
+}
+
+TEST_F(Races, BytesThatBothWavesRead) {
+  EXPECT_EQ(fault(0, 0, "global_load_b32 v0, v1, s[2:3]"), "");
+  EXPECT_EQ(fault(0, 1, "global_load_u16 v0, v1, s[2:3]"), "");
+  EXPECT_TRUE(has(fault(0, 1, "global_store_b16 v1, v4, s[2:3]"), "race: write"));
+  EXPECT_EQ(fault(0, 0, "ds_load_u16 v0, v1"), "");
+  EXPECT_EQ(fault(0, 1, "ds_load_b32 v0, v1"), "");
+  EXPECT_TRUE(has(fault(0, 0, "ds_store_b16 v1, v4"), "race: write"));
+}
+
 TEST_F(Races, SameValueIsNoRace) {
   EXPECT_EQ(fault(0, 0, "global_store_b32 v1, v3, s[2:3]"), "");
   EXPECT_EQ(fault(1, 0, "global_store_b32 v1, v3, s[2:3]"), "");

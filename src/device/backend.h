@@ -121,6 +121,13 @@ class Backend {
     return false;
   }
 
+  // True iff the step of a product can go on as TurnedHeads says.
+  virtual bool turns_heads(const Step& product, const TurnedHeads& heads) const {
+    (void)product;
+    (void)heads;
+    return false;
+  }
+
   // How many small elementwise steps or store_rows like this one can be parts of one step.
   virtual std::size_t most_parts(const Step& step) const {
     (void)step;

@@ -55,6 +55,15 @@ struct StoredHeads {
   std::size_t keys = 0, values = 0;              // inputs: the caches; slots are behind them
 };
 
+// A product some of whose columns are heads that go through rope where they lie: sequences of `time` rows
+// each, by positions that all of them share. Inputs 2.. are the rope's positions (and frequencies).
+struct TurnedHeads {
+  RopeAttributes rope;
+  std::int64_t time = 0, size = 0;  // rows of a sequence; features of a head
+  std::int64_t begin = 0, end = 0;  // columns, whole heads
+  std::int64_t half() const { return size / 2; }
+};
+
 // One kernel's worth of work.
 //
 //   elementwise  for every index of `domain`: evaluate the expression, store outputs[k]. Inputs are laid out
@@ -68,7 +77,8 @@ struct StoredHeads {
 //                dense result: its input 0 is the result, inputs 1.. are the step's remaining inputs laid out
 //                over `domain`, the result's shape. A matmul with `halves`: inputs 0 and 1 of the
 //                expression are the left and the right half of the product's columns, inputs 2.. the
-//                remaining ones, and `domain` is the shape of a half.
+//                remaining ones, and `domain` is the shape of a half. Or, if `turned`, a rope of some of the
+//                columns: see TurnedHeads.
 //   quantised_matmul      likewise, and of a norm of x where Backend::takes_norm() said so. Or, if `stored`,
 //   what
 //                becomes of queries, keys and values: see StoredHeads.
@@ -88,6 +98,7 @@ struct Step {
   Expression expression;
   bool halves = false;
   std::optional<StoredHeads> stored;
+  std::optional<TurnedHeads> turned;
   std::uint32_t steady = 0;  // a bit for each input that is a leaf which no step of the plan writes to
 };
 

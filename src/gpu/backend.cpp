@@ -15,6 +15,7 @@
 #include "gpu/pinned_pool.h"
 #include "gpu/replay.h"
 #include "gpu/staged_copy.h"
+#include "gpu/turned_product.h"
 #include "gpu/user_kernel.h"
 #include "hearth/error.h"
 
@@ -121,6 +122,7 @@ class GpuBackend final : public Backend {
   bool stores_heads(const Step& product, const Step& store, const StoredHeads& heads) const override {
     return few_rows_store_heads(gpu_, product, store, heads);
   }
+  bool turns_heads(const Step& product, const TurnedHeads&) const override { return turned_fit(product); }
   std::size_t most_parts(const Step& step) const override {
     return step.op == Op::store_rows ? most_stored_parts : most_batched_parts(step);
   }

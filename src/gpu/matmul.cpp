@@ -10,6 +10,7 @@
 #include "gpu/matmul_kernel.h"
 #include "gpu/matmul_wgmma.h"
 #include "gpu/product_choice.h"
+#include "gpu/turned_product.h"
 #include "hearth/error.h"
 
 namespace hearth::gpu {
@@ -261,7 +262,7 @@ std::unique_ptr<Kernel> make_matmul(GpuDevice& device, const Step& step, MatmulV
 }
 
 std::unique_ptr<Kernel> make_matmul(GpuDevice& device, const Step& step) {
-  return choose_product(device, step);
+  return step.turned ? make_turned_product(device, step) : choose_product(device, step);
 }
 
 }  // namespace hearth::gpu

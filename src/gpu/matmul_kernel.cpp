@@ -31,12 +31,15 @@ std::string stack_offset(const MatrixProduct& product, std::string_view strides)
 MatrixProduct::MatrixProduct(const Step& step)
     : result(step.expression.instructions.empty() ? step.outputs[0].dtype : step.expression.inputs[0]),
       expression(step.expression),
-      halves(step.halves) {
+      halves(step.halves),
+      turned(step.turned) {
   const std::size_t axes = step.domain.size() - 2;
   const Shape outer(step.domain.begin(), step.domain.begin() + static_cast<std::ptrdiff_t>(axes));
   std::vector<Strides> strides;
-  for (const Layout& input : step.inputs)
-    strides.emplace_back(input.strides.begin(), input.strides.begin() + static_cast<std::ptrdiff_t>(axes));
+  const std::size_t operands = turned ? 2 : step.inputs.size();  // a rope's angles lie over no result
+  for (std::size_t i = 0; i < operands; ++i)
+    strides.emplace_back(step.inputs[i].strides.begin(),
+                         step.inputs[i].strides.begin() + static_cast<std::ptrdiff_t>(axes));
   const StridedLoop loop = collapse(outer, strides);
   if (loop.shape.size() > gemm_axes)
     throw KernelError(
@@ -58,7 +61,7 @@ MatrixProduct::MatrixProduct(const Step& step)
   b = operand(1, 1, 0);
   if (halves && !b.along_k())
     throw KernelError("[matmul] halves of a right operand that does not lie along K");
-  for (std::size_t i = 2; i < step.inputs.size(); ++i) {
+  for (std::size_t i = 2; i < operands; ++i) {
     const Layout& layout = step.inputs[i];
     inputs.push_back(layout.dtype);
     places.push_back({layout.strides[axes], layout.strides[axes + 1], stack_strides(loop.strides[i])});

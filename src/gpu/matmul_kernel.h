@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,8 +43,9 @@ struct MatrixProduct {
   std::vector<DType> inputs, outputs;
   Expression expression;
   GemmStack stack{};
-  std::int64_t count = 1;  // of products
-  bool halves;             // Step::halves
+  std::int64_t count = 1;             // of products
+  bool halves;                        // Step::halves
+  std::optional<TurnedHeads> turned;  // Step::turned
 
   explicit MatrixProduct(const Step& step);
 

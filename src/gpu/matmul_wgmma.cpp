@@ -33,17 +33,21 @@ std::string wgmma_source(const MatrixProduct& product, const WgmmaTile& tile, bo
              "KERNEL void __launch_bounds__({0}, 1) matmul(const __grid_constant__ TensorMap map_a,\n"
              "    const __grid_constant__ TensorMap map_b, GemmShape shape, GemmStack stack, bool "
              "stacked_a,\n"
-             "    bool stacked_b{1}) {{\n"
+             "    bool stacked_b{1}{10}) {{\n"
              "  after_previous();\n"
              "  extern __shared__ __align__(1024) char memory[];\n"
              "  wgmma::multiply<{2}, {3}, {4}, {5}, {6}, {7}, {8}>(shape, &map_a, &map_b, stacked_a, "
              "stacked_b, memory,\n"
-             "                                           {9});\n}}\n",
+             "                                           {9}, {11});\n}}\n",
              wgmma_threads, partial ? ", f32* sums" : finish.parameters, storage_type(product.a.dtype),
              tile.columns, tile.stages, tile.in_turns, product.a.along_k(), product.b.along_k(),
              product.halves,
              partial ? "gemm::Partial<f32>{sums, shape.rows, shape.columns, shape.products}"
-                     : fmt::format("Finish{{stack, shape.rows, shape.columns{}}}", finish.members));
+                     : fmt::format("Finish{{stack, shape.rows, shape.columns{}}}", finish.members),
+             product.turned ? ", GemmTurn turn" : "",
+             product.turned ? fmt::format("wgmma::Turned<{}, {}, {}>{{turn}}", storage_type(product.result),
+                                          product.turned->half(), product.turned->rope.interleaved)
+                            : "wgmma::NotTurned{}");
 }
 
 // The unit of sm_90; see wgmma.h. Operands must be aligned and run through memory along K or along rows.
@@ -53,7 +57,7 @@ class WgmmaKernel final : public MatmulKernel {
       : MatmulKernel(device, step), otherwise_(std::move(otherwise)), tile_(tile) {
     shape_.row_tiles = static_cast<unsigned>((shape_.rows + rows - 1) / rows);
     shape_.column_tiles = static_cast<unsigned>((product_.b.rows + tile.columns - 1) / tile.columns);
-    if (!product_.halves) {
+    if (!product_.halves && !product_.turned) {
       const GemmSplit split = wgmma_split(tiles(), shape_.depth, device.compute_units());
       shape_.splits = split.splits;
       shape_.split_depth = split.depth;
@@ -102,6 +106,11 @@ class WgmmaKernel final : public MatmulKernel {
       values.add(arguments.scratch);
     else
       add_finish(values, arguments, constants);
+    GemmTurn turn{};
+    if (product_.turned) {
+      turn = turn_of(*product_.turned, arguments);
+      values.add(turn);
+    }
     const auto blocks =
         std::min<std::uint64_t>(tiles() * shape_.splits, static_cast<std::uint64_t>(device_.compute_units()));
     device_.launch(function_,
@@ -112,6 +121,12 @@ class WgmmaKernel final : public MatmulKernel {
 
  private:
   static constexpr int rows = 128, depth = 64;
+
+  // Inputs 2 and 3 are the table of angles.
+  static GemmTurn turn_of(const TurnedHeads& heads, const KernelArguments& arguments) {
+    return {static_cast<const float*>(arguments.inputs[2]), static_cast<const float*>(arguments.inputs[3]),
+            heads.begin, heads.end, heads.time};
+  }
 
   bool all_aligned(const KernelArguments& arguments) const {
     bool fine = aligned(arguments.inputs[0], 16) && aligned(arguments.inputs[1], 16);
@@ -159,40 +174,69 @@ WgmmaTile wgmma_tile(MatmulVariant variant) {
   return found->tile;
 }
 
+constexpr double bytes_per_nanosecond = 3000;
+
+// Whole heads, in the registers that there are.
+bool turns(const WgmmaTile& tile, const TurnedHeads& heads) {
+  return tile.columns <= 192 && tile.columns % heads.size == 0;
+}
+
 // A larger tile needs less of its operands for a result; a smaller one leaves less of the device idle in the
 // last round; in turns, storing is hidden as far as multiplying takes as long.
-WgmmaTile choose_wgmma(const GpuDevice& device, const Step& step) {
+struct WgmmaChoice {
+  WgmmaTile tile;
+  double nanoseconds;
+};
+WgmmaChoice choose_wgmma(const GpuDevice& device, const Step& step) {
   const std::int64_t depth = step.inputs[0].shape.back(), units = device.compute_units();
   const WgmmaCandidate* best = nullptr;
   double least = 0;
   for (const WgmmaCandidate& one : wgmma_candidates) {
+    if (step.turned && !turns(one.tile, *step.turned)) continue;
     const std::int64_t tiles = tile_count(step, 128, one.tile.columns);
     GemmSplit split{1, depth};
-    if (!step.halves) split = wgmma_split(static_cast<std::uint64_t>(tiles), depth, device.compute_units());
+    if (!step.halves && !step.turned)
+      split = wgmma_split(static_cast<std::uint64_t>(tiles), depth, device.compute_units());
     const double rounds = static_cast<double>((tiles * split.splits + units - 1) / units);
     const double multiplying = one.per_k * static_cast<double>(split.depth);
     double time = rounds * (multiplying + one.storing);
     if (one.tile.in_turns)
       time = rounds * std::max(multiplying, (multiplying + one.storing) / 2) + one.storing;
     // Sums of splits are written and read again.
-    constexpr double bytes_per_nanosecond = 3000;
     if (split.splits > 1)
       time += 8.0 * split.splits * static_cast<double>(element_count(step.domain)) / bytes_per_nanosecond;
     if (best != nullptr && time >= least) continue;
     best = &one;
     least = time;
   }
-  return best->tile;
+  return {best->tile, least};
 }
 
 }  // namespace
 
 bool wgmma_fits(const GpuDevice& device, const Step& step) { return WgmmaKernel::fits(device, step); }
 
+bool wgmma_turns(const GpuDevice& device, const Step& step) {
+  const TurnedHeads& heads = *step.turned;
+  constexpr std::int64_t most = std::int64_t{1} << 31;
+  Step plain = step;
+  plain.turned.reset();
+  plain.inputs.resize(2);
+  if ((heads.size != 64 && heads.size != 128) || heads.begin % heads.size != 0 || step.domain[0] >= most ||
+      heads.time >= most / heads.half() || !wgmma_fits(device, plain))
+    return false;
+  const double elements = static_cast<double>(step.domain[0] * (heads.end - heads.begin));
+  constexpr double launch = 3000;
+  const double turning = launch + 2 * 2 * elements / bytes_per_nanosecond;
+  return choose_wgmma(device, step).nanoseconds < choose_wgmma(device, plain).nanoseconds + turning;
+}
+
 std::unique_ptr<Kernel> make_wgmma(GpuDevice& device, const Step& step, MatmulVariant variant,
                                    std::unique_ptr<Kernel> otherwise) {
   const WgmmaTile tile =
-      variant == MatmulVariant::automatic ? choose_wgmma(device, step) : wgmma_tile(variant);
+      variant == MatmulVariant::automatic ? choose_wgmma(device, step).tile : wgmma_tile(variant);
+  if (step.turned && !turns(tile, *step.turned))
+    throw KernelError("[matmul] heads that tiles of this size do not turn");
   return std::make_unique<WgmmaKernel>(device, step, tile, std::move(otherwise));
 }
 

@@ -6,6 +6,9 @@
 namespace hearth::gpu {
 
 bool wgmma_fits(const GpuDevice& device, const Step& step);
+// Whether a kernel had better turn heads among its columns (Step::turned) than a rope behind a product with
+// larger tiles.
+bool wgmma_turns(const GpuDevice& device, const Step& step);
 // `variant`: one of wgmma's, or automatic. `otherwise` computes the same for addresses that the copy engine
 // does not take.
 std::unique_ptr<Kernel> make_wgmma(GpuDevice& device, const Step& step, MatmulVariant variant,

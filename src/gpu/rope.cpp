@@ -3,12 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "device/strided.h"
 #include "gpu/expression_kernel.h"
 #include "gpu/expression_source.h"
-#include "gpu/kernel_arguments.h"
 #include "gpu/kernels.h"
+#include "gpu/rope_angles.h"
 #include "hearth/error.h"
 
 namespace hearth::gpu {
@@ -39,17 +40,15 @@ class RopeKernel final : public Kernel {
     if (loop_.shape.size() > most_axes)
       throw KernelError(fmt::format("[rope] more than {} axes that cannot be merged", most_axes));
     packet_ = packet_length();
-    if (in_table()) angles_ = device.function(angles_source(), "angles");
+    if (in_table()) angles_.emplace(device, dtype_, time_, half_);
   }
 
-  std::size_t scratch_bytes() const override { return in_table() ? 2 * table_bytes() : 0; }
+  std::size_t scratch_bytes() const override { return angles_ ? angles_->bytes() : 0; }
 
   void run(const KernelArguments& arguments) const override {
     const std::int64_t rows = loop_.count();
     if (rows == 0 || half_ == 0) return;
     const auto time = static_cast<std::uint64_t>(time_), half = static_cast<std::uint64_t>(half_);
-    void* const cosine = arguments.scratch;
-    void* const sine = static_cast<char*>(arguments.scratch) + table_bytes();
     const RopeTurns turns{arguments.inputs[1],
                           position_step_,
                           frequencies_given_ ? arguments.inputs[2] : nullptr,
@@ -57,9 +56,8 @@ class RopeKernel final : public Kernel {
                           attributes_.base,
                           attributes_.inverse ? -1.0 : 1.0,
                           half};
-    if (in_table())
-      device_.launch(angles_, {.x = device_.grid_for((time + 15) / 16 * half, threads), .threads = threads},
-                     turns, cosine, sine, time);
+    RopeAngles::Table table{};
+    if (angles_) table = angles_->compute(turns, arguments.scratch);
 
     const bool packets = aligned(arguments.inputs[0], dtype_, elements(packet_)) &&
                          aligned(arguments.outputs[0], dtype_, elements(packet_));
@@ -71,9 +69,9 @@ class RopeKernel final : public Kernel {
     values.add(arguments.inputs[0]);
     values.add(step_);
     values.add(arguments.outputs[0]);
-    if (in_table()) {
-      values.add(cosine);
-      values.add(sine);
+    if (angles_) {
+      values.add(table.cosine);
+      values.add(table.sine);
     } else {
       values.add(turns);
     }
@@ -91,10 +89,6 @@ class RopeKernel final : public Kernel {
  private:
   // Neighbouring elements that are moved together, for so many pairs.
   int elements(int pairs) const { return attributes_.interleaved && pairs > 1 ? 2 * pairs : pairs; }
-  std::size_t table_bytes() const {
-    const auto bytes = static_cast<std::size_t>(time_ * half_) * (dtype_ == DType::f64 ? 8 : 4);
-    return (bytes + 63) / 64 * 64;
-  }
 
   // A launch costs more than a few pairs that compute their angles themselves.
   bool in_table() const {
@@ -114,16 +108,6 @@ class RopeKernel final : public Kernel {
                        [&](std::int64_t stride) { return stride % elements(pairs) == 0; });
   }
 
-  KernelSource angles_source() const {
-    return {"rope",
-            fmt::format("#include \"rope.h\"\n"
-                        "KERNEL void angles(RopeTurns turns, {0}* cosine, {0}* sine, u64 time) {{\n"
-                        "  after_previous();\n"
-                        "  rope_angles(turns, cosine, sine, time);\n}}\n",
-                        compute_type(dtype_)),
-            {}};
-  }
-
   KernelSource rotate_source(int packet) const {
     const std::size_t axes = loop_.shape.size();
     std::string text = fmt::format(
@@ -137,7 +121,10 @@ class RopeKernel final : public Kernel {
     text += "  const auto row_at = [&](Index row) {\n" + index_statements("    ", "row", "r", axes);
     text += "    return x + (" + place_text(0, "r", axes) + ");\n  };\n";
     text += fmt::format(
-        "  rope_rotate<{0}, {1}, {2}, {3}, Index>(row_at, step, out, {4}, rows, time, half);\n}}\n",
+        "  rope_rotate<{0}, {1}, {2}, {3}, Index>(row_at, step,\n"
+        "      [&](Index row) {{ return out + (u64)row * 2 * half; }}, [&](Index row) {{ return row % "
+        "(Index)time; "
+        "}},\n      {4}, rows, half);\n}}\n",
         storage_type(dtype_), compute_type(dtype_), packet, attributes_.interleaved,
         in_table() ? fmt::format("RopeTable<{}>{{cosine, sine, half}}", compute_type(dtype_))
                    : fmt::format("RopeComputed<{}>{{turns}}", compute_type(dtype_)));
@@ -153,7 +140,7 @@ class RopeKernel final : public Kernel {
   std::int64_t half_ = 0, time_ = 0, step_ = 1;
   StridedLoop loop_;
   int packet_ = 1;  // pairs
-  Function angles_;
+  std::optional<RopeAngles> angles_;
   LazyFunction in_packets_, by_element_;
 };
 

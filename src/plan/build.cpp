@@ -20,6 +20,7 @@ std::string describe(const DraftStep& draft) {
     text += op_name(instruction.op);
   }
   if (draft.step.stored) text += " rope store_rows";
+  if (draft.step.turned) text += " rope";
   if (!draft.step.parts.empty()) text += fmt::format(" of {} values", draft.step.parts.size());
   return fmt::format("{:<40} {} -> {} output{}", text, to_string(draft.step.domain), draft.outputs.size(),
                      draft.outputs.size() == 1 ? "" : "s");

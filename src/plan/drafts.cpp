@@ -2,7 +2,7 @@
 //
 //   1. Common subexpressions: nodes with the same operation on the same inputs become one.
 //   2. Layouts: each value is dense memory of its own (a root) or a view of another value's; a reshape that
-//      no strides can express becomes a copy.
+//      no strides can express becomes a copy. Ropes may work where a product lies (turned_heads.h).
 //   3. Fusion: nodes are grouped into steps (fusion.h, halves.h).
 //   4. Steps: groups become expressions with inputs and outputs.
 //   5. Small steps become part of others: norms of products (norm_products.h), several that do the same
@@ -19,6 +19,7 @@
 #include "plan/halves.h"
 #include "plan/norm_products.h"
 #include "plan/stored_heads.h"
+#include "plan/turned_heads.h"
 
 namespace hearth {
 namespace {
@@ -32,6 +33,10 @@ class Drafter {
     merge_common();
     count_uses();
     lay_out();
+    if (options_.fuse) {
+      drafts_.turned = find_turned_heads(graph_, drafts_, backend_);
+      if (!drafts_.turned.ropes.empty()) lay_out();
+    }
     grouping_ = group_nodes(graph_, drafts_, backend_, options_.fuse);
     if (options_.fuse) join_halves(graph_, drafts_, backend_, grouping_);
     make_steps();
@@ -80,8 +85,10 @@ class Drafter {
   }
 
   void lay_out() {
-    drafts_.values.resize(size());
+    drafts_.values.assign(size(), {});
+    drafts_.copies = 0;
     needs_fill_.assign(size(), false);
+    copies_.clear();
     copies_.resize(size());
     std::vector<bool> requested(size(), false);
     for (auto output : graph_.outputs) requested[drafts_.canonical[output]] = true;
@@ -101,6 +108,10 @@ class Drafter {
         for (auto input : graph_.inputs_of(node))
           if (graph_.ops[drafts_.canonical[input]] == Op::constant)
             needs_fill_[drafts_.canonical[input]] = true;
+      if (drafts_.turned.ropes.contains(node)) {
+        value = drafts_.values[drafts_.canonical[graph_.inputs_of(node)[0]]];
+        continue;
+      }
       if (op_kind(op) == OpKind::view) {
         const auto input = drafts_.canonical[graph_.inputs_of(node)[0]];
         auto layout = view_layout(at(node), at(input).shape, drafts_.values[input].layout);
@@ -178,6 +189,8 @@ class Drafter {
     if (!group.members.empty() || group.reduction >= 0) add_expression(draft, group);
     draft.nodes =
         static_cast<std::uint32_t>(group.members.size()) + (group.anchor >= 0) + (group.reduction >= 0);
+    const auto turned = drafts_.turned.heads.find(static_cast<std::uint32_t>(group.anchor));
+    if (group.anchor >= 0 && turned != drafts_.turned.heads.end()) add_turned(draft, group, turned->second);
     if (draft.nodes > 1) drafts_.fused_nodes += draft.nodes;
     drafts_.steps.push_back(std::move(draft));
   }
@@ -200,6 +213,18 @@ class Drafter {
         draft.step.expression.outputs = {0};
       }
     }
+  }
+
+  // The last rope of a product stands for all of them.
+  void add_turned(DraftStep& draft, const Group& group, const TurnedHeads& heads) {
+    const auto edges = graph_.inputs_of(group.last);
+    for (auto edge : edges.subspan(1)) {
+      const auto input = drafts_.canonical[edge];
+      draft.inputs.push_back(source_of(input));
+      draft.step.inputs.push_back(layout_of(input));
+    }
+    draft.step.turned = heads;
+    for (const auto& [rope, product] : drafts_.turned.ropes) draft.nodes += product == group.anchor;
   }
 
   void add_expression(DraftStep& draft, const Group& group) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <unordered_map>
 #include <vector>
 
 #include "device/step.h"
@@ -33,11 +34,19 @@ struct DraftStep {
   std::uint32_t nodes = 1;
 };
 
+// Ropes that turn columns of a product where they lie (turned_heads.h): they show its memory, and the product
+// runs in the last one's place.
+struct TurnedProducts {
+  std::unordered_map<std::uint32_t, TurnedHeads> heads;    // per product
+  std::unordered_map<std::uint32_t, std::uint32_t> ropes;  // the product of each
+};
+
 struct Drafts {
   std::vector<std::uint32_t> canonical;  // per node: the one that stands for it and all that are equal to it
   std::vector<std::uint32_t> uses;  // edges into each node, from graph nodes and from the outputs asked for
   std::vector<Value> values;        // per canonical node
-  std::vector<DraftStep> steps;     // in the order in which they run
+  TurnedProducts turned;
+  std::vector<DraftStep> steps;  // in the order in which they run
   std::size_t merged = 0, fused_nodes = 0, copies = 0, divisions = 0, batched = 0;  // for explain()
 };
 

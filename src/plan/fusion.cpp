@@ -39,7 +39,10 @@ class Grouper {
           place_reduction(node);
           break;
         default:
-          place_alone(node);
+          if (drafts_.turned.ropes.contains(node))
+            place_turned(node);
+          else
+            place_alone(node);
       }
     }
     return std::move(result_);
@@ -67,6 +70,15 @@ class Grouper {
     const auto index = new_group(node, at(node).shape);
     group(index).anchor = node;
     group(index).open = false;
+    result_.group_of[node] = index;
+  }
+
+  // A rope that turns columns of a product belongs to it; the product waits for the last one, which may need
+  // positions that come after the product.
+  void place_turned(std::uint32_t node) {
+    for (auto input : graph_.inputs_of(node)) close(group_of(input));
+    const auto index = group_of(drafts_.turned.ropes.at(node));
+    group(index).last = node;
     result_.group_of[node] = index;
   }
 

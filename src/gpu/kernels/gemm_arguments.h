@@ -21,6 +21,12 @@ struct GemmStack {
 struct GemmStackStrides {
   long long stride[gemm_axes];
 };
+// Columns that a rope turns (TurnedHeads of the host): angles of `time` positions, for rows in this order
+// again and again.
+struct GemmTurn {
+  const float *cosine, *sine;
+  long long begin, end, time;
+};
 // An operand of the expression that follows a product, laid out over its result.
 struct GemmPlace {
   long long row, column;

@@ -69,16 +69,19 @@ struct RopeComputed {
   }
 };
 
-// Rotates the pairs (i, i + half) of every row, or (2 i, 2 i + 1) if INTERLEAVED; P pairs at a time.
-template <class S, class C, int P, bool INTERLEAVED, class Index, class RowAt, class Angles>
-DEVICE void rope_rotate(RowAt row_at, i64 step, S* out, const Angles& angles, u64 rows, u64 time, u64 half) {
+// Rotates the pairs (i, i + half) of every row, or (2 i, 2 i + 1) if INTERLEAVED; P pairs at a time. A row
+// may be written where it was.
+template <class S, class C, int P, bool INTERLEAVED, class Index, class RowAt, class ToAt, class TimeOf,
+          class Angles>
+DEVICE void rope_rotate(RowAt row_at, i64 step, ToAt to_at, TimeOf time_of, const Angles& angles, u64 rows,
+                        u64 half) {
   const Index per_row = half / P, items = rows * per_row;
   for (Index item = global_thread(); item < items; item += global_threads()) {
     const Index row = item / per_row, i = item % per_row * P;
     const S* from = row_at(row);
-    S* to = out + (u64)row * 2 * half;
+    S* to = to_at(row);
     C a[P], b[P], c[P], s[P];
-    angles.read(row % (Index)time, i, c, s);
+    angles.read(time_of(row), i, c, s);
     if constexpr (!INTERLEAVED) {
       read_packet<P>(from, step, i, a);
       read_packet<P>(from, step, i + half, b);

@@ -195,6 +195,62 @@ DEVICE void store_sums(const GemmShape& shape, const Finish& finish, i64 row, i6
   }
 }
 
+// What becomes of a lane's sums before they are stored: nothing, or a rope. A lane has both elements of a
+// pair.
+struct NotTurned {
+  static constexpr bool turns = false;
+};
+template <class T, int HALF, bool INTERLEAVED>
+struct Turned {
+  static constexpr bool turns = true;
+  GemmTurn turn;
+
+  template <int COLUMNS>
+  DEVICE bool touches(i64 column) const {
+    return column < turn.end && column + COLUMNS > turn.begin;
+  }
+
+  // Sums as store_sums() takes them. Rows beyond the last have angles, too. The sums themselves are not
+  // written: the compiler would wait for the unit in front of its next products.
+  template <int COLUMNS>
+  DEVICE void rotate(const f32* sums, f32* to, i64 row, i64 column, int lane) const {
+    constexpr int heads = COLUMNS / (2 * HALF);
+    static_assert(COLUMNS % (2 * HALF) == 0, "whole heads");
+    static_assert(COLUMNS <= 192, "more would not fit into registers");
+#pragma unroll
+    for (int lower = 0; lower < 2; ++lower) {
+      const u32 at = (u32)(row + lower * 8) % (u32)turn.time * HALF;
+      constexpr int eights = INTERLEAVED ? HALF / 4 : HALF / 8;  // of a head's columns that begin pairs
+#pragma unroll
+      for (int eight = 0; eight < eights; ++eight) {
+        // Two neighbours of an eight are a pair, or belong to two that begin there.
+        constexpr int pairs = INTERLEAVED ? 1 : 2;
+        f32 cosine[pairs], sine[pairs];
+#pragma unroll
+        for (int e = 0; e < pairs; ++e) {
+          const u32 pair = at + (eight * 4 + lane) * pairs + e;
+          cosine[e] = turn.cosine[pair];
+          sine[e] = turn.sine[pair];
+        }
+#pragma unroll
+        for (int head = 0; head < heads; ++head) {
+          const i64 first = column + head * 2 * HALF;
+          const bool inside = first >= turn.begin && first < turn.end;
+#pragma unroll
+          for (int e = 0; e < pairs; ++e) {
+            const int a = (head * (HALF / 4) + eight) * 4 + lower * 2 + e,
+                      b = a + (INTERLEAVED ? 1 : HALF / 2);
+            // Of what would have been stored.
+            const f32 x = through<T>(sums[a]), y = through<T>(sums[b]);
+            to[a] = inside ? x * cosine[e] - y * sine[e] : x;
+            to[b] = inside ? x * sine[e] + y * cosine[e] : y;
+          }
+        }
+      }
+    }
+  }
+};
+
 // ---- a block's work ----
 
 struct Ring {
@@ -222,9 +278,9 @@ constexpr int stage_bytes = (128 + COLUMNS) * depth * 2;
 // With HALVES half the columns of a tile are of the left half of b's rows, which are twice the columns of the
 // result, and half are those of the right half that belong to them.
 template <class T, int COLUMNS, int STAGES, bool IN_TURNS, bool ALONG_K_A, bool ALONG_K_B, bool HALVES,
-          class Finish>
+          class Finish, class Turn>
 DEVICE void multiply(const GemmShape& shape, const TensorMap* map_a, const TensorMap* map_b, bool stacked_a,
-                     bool stacked_b, char* memory, Finish finish) {
+                     bool stacked_b, char* memory, Finish finish, Turn turn) {
   __shared__ u64 full[STAGES], empty[STAGES], turns[2];
   static_assert(ALONG_K_B || !HALVES, "halves lie along K");
   constexpr int tile_a = 128 * depth * 2;
@@ -274,15 +330,15 @@ DEVICE void multiply(const GemmShape& shape, const TensorMap* map_a, const Tenso
     constexpr int parts = IN_TURNS ? 2 : 1;  // of 64 rows
     const int first_part = IN_TURNS ? 0 : group - 1;
     f32 sums[parts][COLUMNS / 2];
-    u32 turn = 0;
-    for (u64 index = blockIdx.x; index < jobs; index += gridDim.x, ++turn) {
+    u32 round = 0;
+    for (u64 index = blockIdx.x; index < jobs; index += gridDim.x, ++round) {
       const gemm::Job job = gemm::job(shape, index);
       if (IN_TURNS) {
-        if (turn % 2 != (u32)group - 1) {
+        if (round % 2 != (u32)group - 1) {
           ring.skip<STAGES>(steps(job));
           continue;
         }
-        if (turn > 0) barrier_wait(turns + turn % 2, (turn - 1) / 2 % 2);
+        if (round > 0) barrier_wait(turns + round % 2, (round - 1) / 2 % 2);
       }
       int last = -1;
 #pragma unroll 1
@@ -305,7 +361,7 @@ DEVICE void multiply(const GemmShape& shape, const TensorMap* map_a, const Tenso
         last = ring.stage;
         ring.next<STAGES>();
       }
-      if (IN_TURNS && thread == 0) barrier_arrive(turns + (turn + 1) % 2);
+      if (IN_TURNS && thread == 0) barrier_arrive(turns + (round + 1) % 2);
       wait<0>();
       if (thread == 0 && last >= 0) barrier_arrive(empty + last);
       // A wave has 16 rows; a lane two of them, and two neighbours of every eight columns.
@@ -313,10 +369,16 @@ DEVICE void multiply(const GemmShape& shape, const TensorMap* map_a, const Tenso
       finish.start(job.product, job.split);
 #pragma unroll
       for (int part = 0; part < parts; ++part) {
-        const i64 first = row + part * 64;
-        store_sums<width, HALVES>(shape, finish, first + thread / 32 * 16 + thread % 32 / 4, column,
-                                  first + 64 <= shape.rows && column + width <= shape.columns, sums[part],
-                                  thread % 4);
+        const i64 first = row + part * 64, own = first + thread / 32 * 16 + thread % 32 / 4;
+        const bool inside = first + 64 <= shape.rows && column + width <= shape.columns;
+        if constexpr (Turn::turns)
+          if (turn.template touches<COLUMNS>(column)) {
+            f32 turned[COLUMNS / 2];
+            turn.template rotate<COLUMNS>(sums[part], turned, own, column, thread % 4);
+            store_sums<COLUMNS, false>(shape, finish, own, column, inside, turned, thread % 4);
+            continue;
+          }
+        store_sums<width, HALVES>(shape, finish, own, column, inside, sums[part], thread % 4);
       }
     }
   }

@@ -31,6 +31,15 @@ struct LdsStamp {
 
 constexpr uint64_t bit(int shift) { return 1ull << shift; }
 
+// The bytes of a stamp after one more read, by the wave that it names (`again`) or by another one, and
+// whether they are several. What several have read are bytes that each of them has: others are forgotten, for
+// a wave may write those that it alone has read.
+uint64_t read_bytes(uint32_t before, bool several, uint32_t now, bool again, int several_shift) {
+  if (again && !several) return before | now;
+  const uint32_t shared = again ? before : before & now;
+  return shared == 0 ? now : shared | bit(several_shift);
+}
+
 std::shared_ptr<RaceClock> clock_of(uint64_t serial) {
   static std::mutex mutex;
   static auto& clocks = *new std::map<uint64_t, std::weak_ptr<RaceClock>>;
@@ -165,12 +174,10 @@ void RaceCheck::global(Granule& granule, uint32_t byte_mask, uint64_t address, i
     const Stamp reader{granule.reader.load(relaxed)};
     uint64_t stamp = stamp_ | byte_mask;
     if (reader.serial() == mine.serial()) {
-      if (reader.owner() == mine.owner()) {
-        stamp |= reader.bits & (15 | bit(Stamp::several_shift));
-        if (stamp == reader.bits) return;
-      } else if (reader.group() != mine.group() || reader.epoch() == mine.epoch()) {
-        stamp |= bit(Stamp::several_shift) | (reader.bits & 15);
-      }
+      const bool again = reader.owner() == mine.owner();
+      if (again || reader.group() != mine.group() || reader.epoch() == mine.epoch())
+        stamp = stamp_ | read_bytes(reader.mask(), reader.several(), byte_mask, again, Stamp::several_shift);
+      if (stamp == reader.bits) return;
     }
     granule.reader.store(stamp, relaxed);
     return;
@@ -230,8 +237,8 @@ void RaceCheck::lds(LdsShadow::Granule& granule, uint32_t byte_mask, uint64_t of
   uint64_t stamp = stamp_ | byte_mask;
   if (access_.kind == AccessKind::load) {
     if (reader.mask() != 0 && reader.epoch() == mine.epoch())
-      stamp |= reader.wave() == mine.wave() ? reader.bits & (15 | bit(LdsStamp::several_shift))
-                                            : bit(LdsStamp::several_shift) | (reader.bits & 15);
+      stamp = stamp_ | read_bytes(reader.mask(), reader.several(), byte_mask, reader.wave() == mine.wave(),
+                                  LdsStamp::several_shift);
     granule.reader = stamp;
     return;
   }
