@@ -104,6 +104,13 @@ class Backend {
     return false;
   }
 
+  // True iff this product had better go on with all that its elementwise readers compute than be stored for
+  // them, and results that belong side by side can be stored so (Step::joined).
+  virtual bool joins_readers(const Step& product) const {
+    (void)product;
+    return false;
+  }
+
   // True iff the step of a product can take the norm of its first operand upon itself. Its first input is
   // then the norm's, the norm's weight follows its other inputs, and the attributes are the norm's.
   virtual bool takes_norm(const Step& product, const Step& norm) const {

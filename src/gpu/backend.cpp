@@ -116,6 +116,10 @@ class GpuBackend final : public Backend {
     return product.op == Op::matmul ? halves_fit(gpu_, product) : few_rows_take_halves(gpu_, product);
   }
 
+  bool joins_readers(const Step& product) const override {
+    return is_floating(product.outputs[0].dtype) && !skinny_fits(product);
+  }
+
   bool takes_norm(const Step& product, const Step& norm) const override {
     return few_rows_take_norm(gpu_, product, norm);
   }

@@ -32,6 +32,7 @@ MatrixProduct::MatrixProduct(const Step& step)
     : result(step.expression.instructions.empty() ? step.outputs[0].dtype : step.expression.inputs[0]),
       expression(step.expression),
       halves(step.halves),
+      joined(step.joined),
       turned(step.turned) {
   const std::size_t axes = step.domain.size() - 2;
   const Shape outer(step.domain.begin(), step.domain.begin() + static_cast<std::ptrdiff_t>(axes));
@@ -66,7 +67,10 @@ MatrixProduct::MatrixProduct(const Step& step)
     inputs.push_back(layout.dtype);
     places.push_back({layout.strides[axes], layout.strides[axes + 1], stack_strides(loop.strides[i])});
   }
-  for (const Layout& output : step.outputs) outputs.push_back(output.dtype);
+  if (joined)
+    outputs.assign(expression.outputs.size(), step.outputs[0].dtype);
+  else
+    for (const Layout& output : step.outputs) outputs.push_back(output.dtype);
 }
 
 FinishText::FinishText(const MatrixProduct& product, bool in_packets) {
@@ -81,7 +85,7 @@ FinishText::FinishText(const MatrixProduct& product, bool in_packets) {
     parameters += fmt::format(", {} {}", type, name);
     members += fmt::format(", {}", name);
   };
-  for (std::size_t k = 0; k < product.outputs.size(); ++k)
+  for (std::size_t k = 0; k < product.output_count(); ++k)
     pass(fmt::format("{}*", storage_type(product.outputs[k])), fmt::format("out{}", k));
   for (std::size_t i = 0; i < product.inputs.size(); ++i) {
     const std::size_t value = i + products;
@@ -112,9 +116,11 @@ FinishText::FinishText(const MatrixProduct& product, bool in_packets) {
                           expression.instructions.empty()
                               ? "s0"
                               : stored_value(expression, expression.outputs[k], product.outputs[k]));
-    writes += fmt::format("    gemm::{1}(out{0} + index, r{0});\n", k,
-                          in_packets && product.whole_results() ? "store_whole" : "store_run");
+    const std::string to = product.joined ? fmt::format("out0 + {} * columns", k) : fmt::format("out{}", k);
+    writes += fmt::format("    gemm::{}({} + index, r{});\n",
+                          in_packets && product.whole_results() ? "store_whole" : "store_run", to, k);
   }
+  const std::string side_by_side = product.joined ? fmt::format(" * {}", product.outputs.size()) : "";
   std::string sums;
   if (expression.instructions.empty())
     sums = fmt::format("      const {0} s0 = store<{0}>(sums.element[e]);\n", result);
@@ -129,22 +135,22 @@ FinishText::FinishText(const MatrixProduct& product, bool in_packets) {
       "struct Finish {{\n  static constexpr int run_bytes = {0};\n"
       "  template <int N>\n  struct Inputs {{\n{1}  }};\n"
       "  GemmStack stack;\n  i64 rows, columns;\n{2}"
-      "  DEVICE void start(u64 product, u32) {{\n    first = (i64)product * rows * columns;\n{3}  }}\n"
+      "  DEVICE void start(u64 product, u32) {{\n    first = (i64)product * rows * columns{5};\n{3}  }}\n"
       "  template <int N>\n  DEVICE Inputs<N> fetch(i64 row, i64 from) const {{\n    return {{{4}}};\n  "
       "}}\n",
-      widest, runs, fields, start, fetches);
+      widest, runs, fields, start, fetches, side_by_side);
   structure += fmt::format(
       "  template <int N>\n"
       "  DEVICE void operator()(i64 row, i64 from, const {7}<{0}, N>& sums, const Inputs<N>& inputs) "
       "const {{\n"
-      "    const i64 index = first + row * columns + from;\n{1}"
+      "    const i64 index = first + row * columns{8} + from;\n{1}"
       "#pragma unroll\n    for (int e = 0; e < N; ++e) {{\n"
       "{2}{3}{4}{5}    }}\n{6}  }}\n"
       "  template <int N>\n  DEVICE void operator()(i64 row, i64 from, const {7}<{0}, N>& sums) const "
       "{{\n"
       "    (*this)(row, from, sums, fetch<N>(row, from));\n  }}\n}};\n",
       sum, packets, sums, loads, expression_body(expression, "      "), stores, writes,
-      product.halves ? "gemm::Pair" : "Packet");
+      product.halves ? "gemm::Pair" : "Packet", side_by_side);
 }
 
 std::string matmul_beginning(const MatrixProduct& product) {
@@ -209,7 +215,7 @@ MatmulKernel::MatmulKernel(GpuDevice& device, const Step& step) : device_(device
 
 void MatmulKernel::add_finish(Arguments& values, const KernelArguments& arguments,
                               std::vector<Constant>& constants) const {
-  for (std::size_t k = 0; k < product_.outputs.size(); ++k) values.add(arguments.outputs[k]);
+  for (std::size_t k = 0; k < product_.output_count(); ++k) values.add(arguments.outputs[k]);
   for (std::size_t i = 0; i < product_.inputs.size(); ++i) {
     values.add(arguments.inputs[i + 2]);
     values.add(product_.places[i]);

@@ -38,18 +38,19 @@ struct Operand {
 // What a step says, with the axes of the stack merged.
 struct MatrixProduct {
   Operand a, b;
-  DType result;                   // of the product itself, before the expression
-  std::vector<GemmPlace> places;  // of the expression's further inputs
-  std::vector<DType> inputs, outputs;
+  DType result;                        // of the product itself, before the expression
+  std::vector<GemmPlace> places;       // of the expression's further inputs
+  std::vector<DType> inputs, outputs;  // of the expression
   Expression expression;
   GemmStack stack{};
   std::int64_t count = 1;             // of products
-  bool halves;                        // Step::halves
+  bool halves, joined;                // as in Step
   std::optional<TurnedHeads> turned;  // Step::turned
 
   explicit MatrixProduct(const Step& step);
 
-  std::int64_t columns() const { return halves ? b.rows / 2 : b.rows; }  // of the result
+  std::int64_t columns() const { return halves ? b.rows / 2 : b.rows; }     // of the result
+  std::size_t output_count() const { return joined ? 1 : outputs.size(); }  // of the step
   // Whether the expression's further input `i`, or the results, can be reached in runs of `longest_run` from
   // multiples of it on, given a pointer that is a multiple of 16 bytes.
   static constexpr std::int64_t longest_run = 8;

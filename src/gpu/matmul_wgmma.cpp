@@ -132,7 +132,7 @@ class WgmmaKernel final : public MatmulKernel {
     bool fine = aligned(arguments.inputs[0], 16) && aligned(arguments.inputs[1], 16);
     for (std::size_t i = 0; i < product_.inputs.size(); ++i)
       fine = fine && (!product_.whole_runs(i) || aligned(arguments.inputs[i + 2], 16));
-    for (std::size_t k = 0; k < product_.outputs.size(); ++k)
+    for (std::size_t k = 0; k < product_.output_count(); ++k)
       fine = fine && (!product_.whole_results() || aligned(arguments.outputs[k], 16));
     return fine;
   }

@@ -23,6 +23,8 @@ std::optional<PlainMatrix> plain_matrix(std::int64_t rows, std::int64_t columns,
 }  // namespace
 
 std::optional<PlainProduct> plain_product(const Step& step) {
+  // The expression behind a library's product is a kernel whose results are dense.
+  if (step.joined) return std::nullopt;
   const Layout &a = step.inputs[0], &b = step.inputs[1];
   if (a.dtype != b.dtype || (a.dtype != DType::f32 && a.dtype != DType::f16 && a.dtype != DType::bf16))
     return std::nullopt;

@@ -3,7 +3,7 @@
 //   1. Common subexpressions: nodes with the same operation on the same inputs become one.
 //   2. Layouts: each value is dense memory of its own (a root) or a view of another value's; a reshape that
 //      no strides can express becomes a copy. Ropes may work where a product lies (turned_heads.h).
-//   3. Fusion: nodes are grouped into steps (fusion.h, halves.h).
+//   3. Fusion: nodes are grouped into steps (fusion.h, product_readers.h, halves.h).
 //   4. Steps: groups become expressions with inputs and outputs.
 //   5. Small steps become part of others: norms of products (norm_products.h), several that do the same
 //      (batches.h).
@@ -18,6 +18,7 @@
 #include "plan/fusion.h"
 #include "plan/halves.h"
 #include "plan/norm_products.h"
+#include "plan/product_readers.h"
 #include "plan/stored_heads.h"
 #include "plan/turned_heads.h"
 
@@ -38,7 +39,10 @@ class Drafter {
       if (!drafts_.turned.ropes.empty()) lay_out();
     }
     grouping_ = group_nodes(graph_, drafts_, backend_, options_.fuse);
-    if (options_.fuse) join_halves(graph_, drafts_, backend_, grouping_);
+    if (options_.fuse) {
+      join_product_readers(graph_, drafts_, backend_, grouping_);
+      join_halves(graph_, drafts_, backend_, grouping_);
+    }
     make_steps();
     if (options_.fuse) {
       drafts_.fused_nodes += join_norms(graph_, backend_, drafts_);
@@ -187,8 +191,8 @@ class Drafter {
     DraftStep draft;
     if (group.anchor >= 0) add_anchor(draft, static_cast<std::uint32_t>(group.anchor), group.members.empty());
     if (!group.members.empty() || group.reduction >= 0) add_expression(draft, group);
-    draft.nodes =
-        static_cast<std::uint32_t>(group.members.size()) + (group.anchor >= 0) + (group.reduction >= 0);
+    draft.nodes = static_cast<std::uint32_t>(group.members.size()) + (group.anchor >= 0) +
+                  (group.reduction >= 0) + (group.joined >= 0);
     const auto turned = drafts_.turned.heads.find(static_cast<std::uint32_t>(group.anchor));
     if (group.anchor >= 0 && turned != drafts_.turned.heads.end()) add_turned(draft, group, turned->second);
     if (draft.nodes > 1) drafts_.fused_nodes += draft.nodes;
@@ -314,6 +318,15 @@ class Drafter {
       draft.step.outputs.push_back(dense(at(reduction).dtype, at(reduction).shape));
     } else if (group.anchor < 0) {
       draft.step.op = Op::copy;
+    }
+    if (group.joined >= 0) {
+      const auto joined = static_cast<std::uint32_t>(group.joined);
+      for (auto edge : graph_.inputs_of(joined))
+        expression.outputs.push_back(numbering_.at(reshaped_in(group, drafts_.canonical[edge])));
+      draft.step.joined = true;
+      draft.outputs.push_back(joined);
+      draft.step.outputs.push_back(dense(at(joined).dtype, at(joined).shape));
+      return;
     }
     // A value that is used in here only, if through a reshape, is not stored.
     for (auto reshape = group.reshapes.rbegin(); reshape != group.reshapes.rend(); ++reshape)

@@ -13,9 +13,6 @@
 namespace hearth {
 namespace {
 
-constexpr std::size_t max_members = 64;     // expression length
-constexpr std::uint32_t max_operands = 24;  // values from outside: kernel arguments
-
 class Grouper {
  public:
   Grouper(const LinearGraph& graph, const Drafts& drafts, const Backend& backend, bool fuse)

@@ -11,6 +11,9 @@
 
 namespace hearth {
 
+constexpr std::size_t max_members = 64;     // expression length
+constexpr std::uint32_t max_operands = 24;  // values from outside: kernel arguments
+
 // Nodes that one step computes. Reshapes may lie between them: in row-major order, element i of each is made
 // of element i of the others.
 struct Group {
@@ -22,7 +25,8 @@ struct Group {
   std::uint32_t last = 0;       // the step runs when the graph order reaches this node
   std::uint32_t operands = 0;   // upper bound of the inputs
   bool open = true;
-  bool halves = false;  // the members work on the two halves of the anchor's columns (halves.h)
+  std::int64_t joined = -1;  // a concat of the members' results, side by side (product_readers.h)
+  bool halves = false;       // the members work on the two halves of the anchor's columns (halves.h)
 };
 
 struct Grouping {
