@@ -93,13 +93,14 @@ TEST_F(GpuTurnedProduct, OfAnyKernel) {
 // Tiles with columns that are turned and others, that end in the middle, more of them than blocks.
 TEST_F(GpuTurnedProduct, OfWarpgroups) {
   if (unit() != MatrixUnit::wgmma90) GTEST_SKIP() << "no wgmma";
-  for (const MatmulVariant variant : {MatmulVariant::automatic, MatmulVariant::wgmma_128,
-                                      MatmulVariant::wgmma_192, MatmulVariant::wgmma_turns})
+  for (const MatmulVariant variant :
+       {MatmulVariant::automatic, MatmulVariant::wgmma_128, MatmulVariant::wgmma_192,
+        MatmulVariant::wgmma_256, MatmulVariant::wgmma_turns})
     for (const bool interleaved : {false, true}) {
       check(variant, DType::bf16, {7, 82, 512, 1536, 64, 0, 1024, interleaved});
       check(variant, DType::f16, {1, 300, 136, 448, 64, 64, 320, interleaved, true});
       check(variant, DType::bf16, {50, 41, 64, 1280, 64, 0, 1280, interleaved});
-      check(variant, DType::bf16, {2, 65, 72, 192, 64, 0, 128, interleaved, false, Lay::transposed});
+      check(variant, DType::bf16, {2, 68, 72, 192, 64, 0, 128, interleaved, false, Lay::transposed});
       if (variant == MatmulVariant::wgmma_192) continue;  // no whole heads of 128
       check(variant, DType::bf16, {3, 70, 200, 640, 128, 128, 512, interleaved});
     }
@@ -238,7 +239,7 @@ TEST_F(GpuTurnedHeads, OfAModelsSize) {
   for (const Device device : gpus())
     if (device.kind == DeviceKind::rocm) GTEST_SKIP() << "too much for an emulated chip";
   for (const DType dtype : {DType::bf16, DType::f16})
-    check("attention", fused, 1, {numbers({8, 82, 512}, dtype), numbers({1536, 512}, dtype)},
+    check("attention", fused, 1, {numbers({8, 82, 512}, dtype), numbers({1536, 512}, dtype) * 0.25},
           [](const auto& in) {
             const auto turned = turning(in[0]);
             const Tensor all = linear(in[0], in[1]).reshape({8, 82, 24, 64});

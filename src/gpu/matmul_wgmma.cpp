@@ -174,20 +174,11 @@ WgmmaTile wgmma_tile(MatmulVariant variant) {
   return found->tile;
 }
 
-constexpr double bytes_per_nanosecond = 3000;
-
-// Whole heads, in the registers that there are.
-bool turns(const WgmmaTile& tile, const TurnedHeads& heads) {
-  return tile.columns <= 192 && tile.columns % heads.size == 0;
-}
+bool turns(const WgmmaTile& tile, const TurnedHeads& heads) { return tile.columns % heads.size == 0; }
 
 // A larger tile needs less of its operands for a result; a smaller one leaves less of the device idle in the
 // last round; in turns, storing is hidden as far as multiplying takes as long.
-struct WgmmaChoice {
-  WgmmaTile tile;
-  double nanoseconds;
-};
-WgmmaChoice choose_wgmma(const GpuDevice& device, const Step& step) {
+WgmmaTile choose_wgmma(const GpuDevice& device, const Step& step) {
   const std::int64_t depth = step.inputs[0].shape.back(), units = device.compute_units();
   const WgmmaCandidate* best = nullptr;
   double least = 0;
@@ -203,13 +194,14 @@ WgmmaChoice choose_wgmma(const GpuDevice& device, const Step& step) {
     if (one.tile.in_turns)
       time = rounds * std::max(multiplying, (multiplying + one.storing) / 2) + one.storing;
     // Sums of splits are written and read again.
+    constexpr double bytes_per_nanosecond = 3000;
     if (split.splits > 1)
       time += 8.0 * split.splits * static_cast<double>(element_count(step.domain)) / bytes_per_nanosecond;
     if (best != nullptr && time >= least) continue;
     best = &one;
     least = time;
   }
-  return {best->tile, least};
+  return best->tile;
 }
 
 }  // namespace
@@ -219,22 +211,15 @@ bool wgmma_fits(const GpuDevice& device, const Step& step) { return WgmmaKernel:
 bool wgmma_turns(const GpuDevice& device, const Step& step) {
   const TurnedHeads& heads = *step.turned;
   constexpr std::int64_t most = std::int64_t{1} << 31;
-  Step plain = step;
-  plain.turned.reset();
-  plain.inputs.resize(2);
-  if ((heads.size != 64 && heads.size != 128) || heads.begin % heads.size != 0 || step.domain[0] >= most ||
-      heads.time >= most / heads.half() || !wgmma_fits(device, plain))
-    return false;
-  const double elements = static_cast<double>(step.domain[0] * (heads.end - heads.begin));
-  constexpr double launch = 3000;
-  const double turning = launch + 2 * 2 * elements / bytes_per_nanosecond;
-  return choose_wgmma(device, step).nanoseconds < choose_wgmma(device, plain).nanoseconds + turning;
+  return (heads.size == 64 || heads.size == 128) && heads.begin % heads.size == 0 && step.domain[0] < most &&
+         step.domain[1] % MatrixProduct::longest_run == 0 && heads.time < most / heads.half() &&
+         wgmma_fits(device, step);
 }
 
 std::unique_ptr<Kernel> make_wgmma(GpuDevice& device, const Step& step, MatmulVariant variant,
                                    std::unique_ptr<Kernel> otherwise) {
   const WgmmaTile tile =
-      variant == MatmulVariant::automatic ? choose_wgmma(device, step).tile : wgmma_tile(variant);
+      variant == MatmulVariant::automatic ? choose_wgmma(device, step) : wgmma_tile(variant);
   if (step.turned && !turns(tile, *step.turned))
     throw KernelError("[matmul] heads that tiles of this size do not turn");
   return std::make_unique<WgmmaKernel>(device, step, tile, std::move(otherwise));

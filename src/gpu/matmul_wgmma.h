@@ -6,8 +6,7 @@
 namespace hearth::gpu {
 
 bool wgmma_fits(const GpuDevice& device, const Step& step);
-// Whether a kernel had better turn heads among its columns (Step::turned) than a rope behind a product with
-// larger tiles.
+// Whether its kernels can turn heads among their columns (Step::turned).
 bool wgmma_turns(const GpuDevice& device, const Step& step);
 // `variant`: one of wgmma's, or automatic. `otherwise` computes the same for addresses that the copy engine
 // does not take.

@@ -101,8 +101,9 @@ class TurnedProduct final : public Kernel {
       throw DTypeError(
           fmt::format("[rope] positions are {}; i64 is needed", dtype_name(step.inputs[2].dtype)));
     product_ = std::make_unique<TurnedAfterwards>(device, step);
-    if (variant != MatmulVariant::automatic || wgmma_turns(device, step))
-      product_ = make_wgmma(device, step, variant, std::move(product_));
+    if (variant != MatmulVariant::automatic && !wgmma_turns(device, step))
+      throw KernelError("[matmul] not a product that wgmma turns");
+    if (wgmma_turns(device, step)) product_ = make_wgmma(device, step, variant, std::move(product_));
   }
 
   std::size_t scratch_bytes() const override { return angles_.bytes() + product_->scratch_bytes(); }

@@ -7,7 +7,7 @@ namespace hearth::gpu {
 
 bool turned_fit(const Step& product);
 
-// `variant`: one of wgmma's that turns heads of this size, or automatic.
+// `variant`: one of wgmma's, or automatic. Throws KernelError where it does not fit.
 std::unique_ptr<Kernel> make_turned_product(GpuDevice& device, const Step& step,
                                             MatmulVariant variant = MatmulVariant::automatic);
 

@@ -151,105 +151,155 @@ DEVICE Packet<f32, 8> whole_eight(const f32* sums, int lane) {
   return run;
 }
 
-// Stores a lane's results of 64 rows and COLUMNS columns: those of `row` and of `row` + 8, from `column` on.
-// With HALVES the sums of as many columns of the right half follow those of the left half.
-template <int COLUMNS, bool HALVES, class Finish>
-DEVICE void store_sums(const GemmShape& shape, const Finish& finish, i64 row, i64 column, bool inside,
-                       const f32* sums, int lane) {
-  constexpr int run = Finish::run_bytes == 2 ? 8 : 4, unit = run * 2;
-  const i64 mine = column + (run == 8 ? lane * 8 : lane % 2 * 8 + lane / 2 * 4);
-  const auto row_of = [&](int item) { return row + item % 2 * 8; };
-  const auto column_of = [&](int item) { return mine + item / 2 * unit * 2; };
-  const auto exchanged_run = [&](const f32* from) {
-    if constexpr (run == 8)
-      return whole_eight(from, lane);
-    else
-      return half_eight(from, lane);
-  };
-  const auto run_of = [&](int item) {
-    const f32* from = sums + item / 2 * unit + item % 2 * 2;
+// A lane's sums of PARTS times 64 rows and COLUMNS columns, as runs along a row: of `row` and of `row` + 8 of
+// each part, from `column` on. With HALVES the sums of as many columns of the right half follow those of the
+// left half.
+template <int PARTS, int COLUMNS, bool HALVES, int RUN>
+struct LaneRuns {
+  static constexpr int run = RUN, unit = 2 * run, of_part = COLUMNS / unit, count = PARTS * of_part;
+  static_assert(COLUMNS % (4 * run) == 0, "whole exchanges");
+  const f32 (&sums)[PARTS][HALVES ? COLUMNS : COLUMNS / 2];
+  i64 first_row, first_column;
+  int lane;
+
+  DEVICE i64 row(int item) const { return first_row + item / of_part * 64 + item % 2 * 8; }
+  DEVICE i64 column(int item) const {
+    return first_column + item % of_part / 2 * unit * 2 + (run == 8 ? lane * 8 : lane % 2 * 8 + lane / 2 * 4);
+  }
+  DEVICE auto values(int item) const {
+    const f32* from = sums[item / of_part] + item % of_part / 2 * unit + item % 2 * 2;
     if constexpr (HALVES)
       return gemm::Pair<f32, run>{exchanged_run(from), exchanged_run(from + COLUMNS / 2)};
     else
       return exchanged_run(from);
-  };
-  constexpr int items = COLUMNS / unit, at_once = items % 4 == 0 ? 4 : 2;
-  static_assert(COLUMNS % (4 * run) == 0, "whole exchanges");
-  // Pairs that wait for nothing go one by one: several at once would need more registers than there are.
-  if (!inside || (HALVES && __is_empty(typename Finish::template Inputs<run>))) {
-#pragma unroll
-    for (int item = 0; item < items; ++item)
-      gemm::finish_run(shape, finish, row_of(item), column_of(item), run_of(item));
-    return;
   }
-  // Operands of several runs are on their way at once: each waits for memory.
+  DEVICE auto exchanged_run(const f32* from) const {
+    if constexpr (run == 8)
+      return whole_eight(from, lane);
+    else
+      return half_eight(from, lane);
+  }
+};
+
+// Uses COUNT things in order. What they need of memory is fetched before, BATCH by BATCH: the first ones
+// before `ready()`, others while those before them are used.
+template <int COUNT, int BATCH, class Fetched, class Fetch, class Ready, class Use>
+DEVICE void fetched_ahead(Fetch fetch, Ready ready, Use use) {
+  Fetched held[2][BATCH];
 #pragma unroll
-  for (int first = 0; first < items; first += at_once) {
-    typename Finish::template Inputs<run> inputs[at_once];
+  for (int first = -BATCH; first < COUNT; first += BATCH) {
+    const int next = first + BATCH, to = next / BATCH % 2;
 #pragma unroll
-    for (int i = 0; i < at_once; ++i)
-      inputs[i] = finish.template fetch<run>(row_of(first + i), column_of(first + i));
+    for (int i = 0; i < BATCH; ++i)
+      if (next + i < COUNT) held[to][i] = fetch(next + i);
+    if (first < 0) {
+      ready();
+      continue;
+    }
 #pragma unroll
-    for (int i = 0; i < at_once; ++i)
-      finish(row_of(first + i), column_of(first + i), run_of(first + i), inputs[i]);
+    for (int i = 0; i < BATCH; ++i)
+      if (first + i < COUNT) use(first + i, held[1 - to][i]);
   }
 }
 
-// What becomes of a lane's sums before they are stored: nothing, or a rope. A lane has both elements of a
-// pair.
+// What becomes of results before they are stored: nothing, or a rope.
 struct NotTurned {
   static constexpr bool turns = false;
 };
 template <class T, int HALF, bool INTERLEAVED>
 struct Turned {
   static constexpr bool turns = true;
+  // Of a row, a lane has every fourth run of eight columns: so many of a head. Where pairs are HALF apart,
+  // both of one are in runs of the same lane; the first half of them has the angles.
+  static constexpr int runs = 2 * HALF / 32, with_angles = INTERLEAVED ? runs : runs / 2,
+                       pairs = INTERLEAVED ? 4 : 8;
+  struct Angles {
+    Packet<f32, pairs> cosine, sine;
+  };
   GemmTurn turn;
 
-  template <int COLUMNS>
-  DEVICE bool touches(i64 column) const {
-    return column < turn.end && column + COLUMNS > turn.begin;
+  // Of what would have been stored.
+  DEVICE static void rotate(f32& a, f32& b, f32 cosine, f32 sine) {
+    const f32 x = through<T>(a), y = through<T>(b);
+    a = x * cosine - y * sine;
+    b = x * sine + y * cosine;
   }
 
-  // Sums as store_sums() takes them. Rows beyond the last have angles, too. The sums themselves are not
-  // written: the compiler would wait for the unit in front of its next products.
-  template <int COLUMNS>
-  DEVICE void rotate(const f32* sums, f32* to, i64 row, i64 column, int lane) const {
-    constexpr int heads = COLUMNS / (2 * HALF);
-    static_assert(COLUMNS % (2 * HALF) == 0, "whole heads");
-    static_assert(COLUMNS <= 192, "more would not fit into registers");
+  // Angles are those of a row, for all heads that the tile has of it; rows beyond the last have some, too.
+  // The result has whole runs.
+  template <class Runs, class Finish, class Ready>
+  DEVICE void store(const GemmShape& shape, const Finish& finish, const Runs& all, Ready ready) const {
+    constexpr int heads = Runs::of_part / (2 * runs), columns = heads * 2 * HALF;
+    static_assert(Runs::run == 8 && Runs::of_part % (2 * runs) == 0, "whole heads");
+    const bool touched = all.first_column < turn.end && all.first_column + columns > turn.begin;
+    const auto fetch = [&](int set) -> Angles {
+      if (!touched) return {};
+      const u32 at = (u32)all.row(first_item<Runs>(set)) % (u32)turn.time * HALF +
+                     (u32)(set / 2 % with_angles * 4 + all.lane) * pairs;
+      return {gemm::load_whole<pairs>(turn.cosine + at), gemm::load_whole<pairs>(turn.sine + at)};
+    };
+    const auto put = [&](int item, const Packet<f32, 8>& run) {
+      if (all.row(item) < shape.rows && all.column(item) < shape.columns)
+        finish(all.row(item), all.column(item), run);
+    };
+    constexpr int sets = Runs::count / Runs::of_part * 2 * with_angles;
+    fetched_ahead<sets, 1, Angles>(fetch, ready, [&](int set, const Angles& angles) {
 #pragma unroll
-    for (int lower = 0; lower < 2; ++lower) {
-      const u32 at = (u32)(row + lower * 8) % (u32)turn.time * HALF;
-      constexpr int eights = INTERLEAVED ? HALF / 4 : HALF / 8;  // of a head's columns that begin pairs
+      for (int head = 0; head < heads; ++head) {
+        const int item = first_item<Runs>(set) + head * 2 * runs;
+        const i64 column = all.first_column + head * 2 * HALF;
+        const bool inside = column >= turn.begin && column < turn.end;
+        Packet<f32, 8> run = all.values(item);
+        if constexpr (INTERLEAVED) {
+          if (inside)
 #pragma unroll
-      for (int eight = 0; eight < eights; ++eight) {
-        // Two neighbours of an eight are a pair, or belong to two that begin there.
-        constexpr int pairs = INTERLEAVED ? 1 : 2;
-        f32 cosine[pairs], sine[pairs];
+            for (int e = 0; e < pairs; ++e)
+              rotate(run.element[2 * e], run.element[2 * e + 1], angles.cosine.element[e],
+                     angles.sine.element[e]);
+        } else {
+          constexpr int other = 2 * with_angles;
+          Packet<f32, 8> right = all.values(item + other);
+          if (inside)
 #pragma unroll
-        for (int e = 0; e < pairs; ++e) {
-          const u32 pair = at + (eight * 4 + lane) * pairs + e;
-          cosine[e] = turn.cosine[pair];
-          sine[e] = turn.sine[pair];
+            for (int e = 0; e < pairs; ++e)
+              rotate(run.element[e], right.element[e], angles.cosine.element[e], angles.sine.element[e]);
+          put(item + other, right);
         }
-#pragma unroll
-        for (int head = 0; head < heads; ++head) {
-          const i64 first = column + head * 2 * HALF;
-          const bool inside = first >= turn.begin && first < turn.end;
-#pragma unroll
-          for (int e = 0; e < pairs; ++e) {
-            const int a = (head * (HALF / 4) + eight) * 4 + lower * 2 + e,
-                      b = a + (INTERLEAVED ? 1 : HALF / 2);
-            // Of what would have been stored.
-            const f32 x = through<T>(sums[a]), y = through<T>(sums[b]);
-            to[a] = inside ? x * cosine[e] - y * sine[e] : x;
-            to[b] = inside ? x * sine[e] + y * cosine[e] : y;
-          }
-        }
+        put(item, run);
       }
-    }
+    });
+  }
+  // Of the first head, with the angles of this number: two rows of each part, and those of their runs that
+  // have angles.
+  template <class Runs>
+  DEVICE static constexpr int first_item(int set) {
+    constexpr int of_part = 2 * with_angles;
+    return set / of_part * Runs::of_part + set % of_part;
   }
 };
+
+// Stores a lane's results after `ready()`. `inside`: all of them are inside of the result.
+template <bool HALVES, class Runs, class Finish, class Turn, class Ready>
+DEVICE void store_runs(const GemmShape& shape, const Finish& finish, const Turn& turn, const Runs& all,
+                       bool inside, Ready ready) {
+  using Inputs = typename Finish::template Inputs<Runs::run>;
+  if constexpr (Turn::turns) {
+    turn.store(shape, finish, all, ready);
+  } else if (!inside || (HALVES && __is_empty(Inputs))) {
+    // Halves that wait for nothing go one by one: several at once would need more registers than there are.
+    ready();
+#pragma unroll
+    for (int item = 0; item < Runs::count; ++item)
+      gemm::finish_run(shape, finish, all.row(item), all.column(item), all.values(item));
+  } else {
+    constexpr int batch = sizeof(Inputs) <= 16 ? 4 : 2;
+    fetched_ahead<Runs::count, batch, Inputs>(
+        [&](int item) { return finish.template fetch<Runs::run>(all.row(item), all.column(item)); }, ready,
+        [&](int item, const Inputs& inputs) {
+          finish(all.row(item), all.column(item), all.values(item), inputs);
+        });
+  }
+}
 
 // ---- a block's work ----
 
@@ -362,24 +412,16 @@ DEVICE void multiply(const GemmShape& shape, const TensorMap* map_a, const Tenso
         ring.next<STAGES>();
       }
       if (IN_TURNS && thread == 0) barrier_arrive(turns + (round + 1) % 2);
-      wait<0>();
-      if (thread == 0 && last >= 0) barrier_arrive(empty + last);
       // A wave has 16 rows; a lane two of them, and two neighbours of every eight columns.
       const i64 row = (i64)job.row_tile * 128 + first_part * 64, column = (i64)job.column_tile * width;
       finish.start(job.product, job.split);
-#pragma unroll
-      for (int part = 0; part < parts; ++part) {
-        const i64 first = row + part * 64, own = first + thread / 32 * 16 + thread % 32 / 4;
-        const bool inside = first + 64 <= shape.rows && column + width <= shape.columns;
-        if constexpr (Turn::turns)
-          if (turn.template touches<COLUMNS>(column)) {
-            f32 turned[COLUMNS / 2];
-            turn.template rotate<COLUMNS>(sums[part], turned, own, column, thread % 4);
-            store_sums<COLUMNS, false>(shape, finish, own, column, inside, turned, thread % 4);
-            continue;
-          }
-        store_sums<width, HALVES>(shape, finish, own, column, inside, sums[part], thread % 4);
-      }
+      using Runs = LaneRuns<parts, width, HALVES, Finish::run_bytes == 2 ? 8 : 4>;
+      store_runs<HALVES>(shape, finish, turn,
+                         Runs{sums, row + thread / 32 * 16 + thread % 32 / 4, column, thread % 4},
+                         row + parts * 64 <= shape.rows && column + width <= shape.columns, [&] {
+                           wait<0>();
+                           if (thread == 0 && last >= 0) barrier_arrive(empty + last);
+                         });
     }
   }
 }
