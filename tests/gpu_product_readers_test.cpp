@@ -175,6 +175,15 @@ TEST_F(GpuProductReaders, StayStepsOfTheirOwn) {
   compare_all("asked for", inputs, 1e-5, asked);
 }
 
+// Products of one element: groups that are no more have as many.
+TEST_F(GpuProductReaders, OfOneElement) {
+  const auto row = [] { return numbers({1, 3}, DType::f32); };
+  compare_all("two that meet", {row(), row(), row(), row(), row()}, 1e-5, [](const std::vector<Tensor>& in) {
+    const Tensor first = linear(in[0], in[1]), second = linear(in[2], in[3]);
+    return std::vector<Tensor>{first * second + second, first + narrow(in[4], 1, 0, 1)};
+  });
+}
+
 // As in a model: what the matrix unit of sm_90 is used for.
 TEST_F(GpuProductReaders, OfAModelsSize) {
   for (const Device device : gpus())

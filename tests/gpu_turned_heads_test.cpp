@@ -208,6 +208,27 @@ TEST_F(GpuTurnedHeads, StayStepsOfTheirOwn) {
     const Tensor values = heads(all, 2, 2);
     return rope(heads(all, 0, 2), positions(values) + argmax(sum(values)), 100);
   });
+  check("what is turned in front of another rope", fused, 0, inputs, [](const auto& in) {
+    const auto turned = turning(in[0]);
+    const Tensor all = linear(in[0], in[1]);
+    return matmul(turned(heads(all, 0, 2)) * 0.25, turned(heads(all, 2, 2)).transpose(2, 3));
+  });
+  check("sums of what is turned", fused, 0, inputs, [](const auto& in) {
+    const auto turned = turning(in[0]);
+    const Tensor all = linear(in[0], in[1]);
+    return turned(heads(all, 0, 2)).sum({1}) + turned(heads(all, 2, 2)).sum({1});
+  });
+  check("attention with a mask", fused, 0, inputs, [](const auto& in) {
+    const auto turned = turning(in[0]);
+    const Tensor all = linear(in[0], in[1]);
+    const Tensor mask = (in[0].sum({2}) > 0).reshape({3, 1, 1, 11});
+    return attention(turned(heads(all, 0, 2)), turned(heads(all, 2, 1)), heads(all, 3, 1),
+                     {.mask = where(mask, 0.0, -1.0)});
+  });
+  check("no features", fused, 0, inputs, [](const auto& in) {
+    const auto turned = turning(in[0]);
+    return linear(in[0], in[1]) + turned(narrow(linear(in[0], in[1] + 1), 2, 0, 0)).sum();
+  });
   check("another shape", fused, 0, inputs, [](const auto& in) {
     const auto turned = turning(in[0]);
     const Tensor q = turned(heads(linear(in[0], in[1]), 0, 4));
@@ -216,6 +237,10 @@ TEST_F(GpuTurnedHeads, StayStepsOfTheirOwn) {
   check("asked for", fused, 0, inputs, [](const auto& in) {
     const auto turned = turning(in[0]);
     return turned(heads(linear(in[0], in[1]), 0, 4));
+  });
+  check("asked for as rows", fused, 0, inputs, [](const auto& in) {
+    const auto turned = turning(in[0]);
+    return turned(heads(linear(in[0], in[1]), 0, 4)).transpose(1, 2).reshape({3, 11, 4 * size});
   });
   check("part of the rows", fused, 0, inputs, [](const auto& in) {
     return rope(narrow(heads(linear(in[0], in[1]), 0, 4), 2, 0, 10), arange(10).to(in[0].device())) * 2;

@@ -29,9 +29,9 @@ Step without_turn(const Step& step) {
 // The product, and a rope in its place. Inputs 2 and 3 are the tables of cosines and sines.
 class TurnedAfterwards final : public Kernel {
  public:
-  TurnedAfterwards(GpuDevice& device, const Step& step)
+  TurnedAfterwards(GpuDevice& device, const Step& step, std::unique_ptr<Kernel> product)
       : device_(device),
-        product_(choose_product(device, without_turn(step))),
+        product_(std::move(product)),
         heads_(*step.turned),
         dtype_(step.outputs[0].dtype),
         rows_(step.domain[0]),
@@ -56,10 +56,12 @@ class TurnedAfterwards final : public Kernel {
   }
 
  private:
+  // Neighbouring elements that are moved together, for so many pairs.
+  int elements(int pairs) const { return heads_.rope.interleaved && pairs > 1 ? 2 * pairs : pairs; }
   // A result begins at a multiple of 64 bytes.
   bool fits(int pairs) const {
-    const int elements = heads_.rope.interleaved ? 2 * pairs : pairs;
-    return heads_.half() % pairs == 0 && columns_ % elements == 0 && heads_.begin % elements == 0;
+    return heads_.half() % pairs == 0 && columns_ % elements(pairs) == 0 &&
+           heads_.begin % elements(pairs) == 0;
   }
 
   KernelSource source() const {
@@ -77,7 +79,7 @@ class TurnedAfterwards final : public Kernel {
                         "      RopeTable<{2}>{{cosine, sine, half}}, rows * heads, half);\n}}\n",
                         index_type(rows_ * columns_), stored, computed, packet_, heads_.rope.interleaved),
             {},
-            packet_ > 1 ? static_cast<std::size_t>(packet_) * dtype_size(dtype_) : 0};
+            packet_ > 1 ? static_cast<std::size_t>(elements(packet_)) * dtype_size(dtype_) : 0};
   }
 
   GpuDevice& device_;
@@ -100,10 +102,14 @@ class TurnedProduct final : public Kernel {
     if (step.inputs[2].dtype != DType::i64)
       throw DTypeError(
           fmt::format("[rope] positions are {}; i64 is needed", dtype_name(step.inputs[2].dtype)));
-    product_ = std::make_unique<TurnedAfterwards>(device, step);
-    if (variant != MatmulVariant::automatic && !wgmma_turns(device, step))
+    const bool by_wgmma = wgmma_turns(device, step);
+    if (variant != MatmulVariant::automatic && !by_wgmma)
       throw KernelError("[matmul] not a product that wgmma turns");
-    if (wgmma_turns(device, step)) product_ = make_wgmma(device, step, variant, std::move(product_));
+    const Step plain = without_turn(step);
+    product_ = std::make_unique<TurnedAfterwards>(
+        device, step,
+        by_wgmma ? make_matmul(device, plain, MatmulVariant::mma_large) : choose_product(device, plain));
+    if (by_wgmma) product_ = make_wgmma(device, step, variant, std::move(product_));
   }
 
   std::size_t scratch_bytes() const override { return angles_.bytes() + product_->scratch_bytes(); }

@@ -193,8 +193,9 @@ class Drafter {
     if (!group.members.empty() || group.reduction >= 0) add_expression(draft, group);
     draft.nodes = static_cast<std::uint32_t>(group.members.size()) + (group.anchor >= 0) +
                   (group.reduction >= 0) + (group.joined >= 0);
-    const auto turned = drafts_.turned.heads.find(static_cast<std::uint32_t>(group.anchor));
-    if (group.anchor >= 0 && turned != drafts_.turned.heads.end()) add_turned(draft, group, turned->second);
+    const auto turned = drafts_.turned.products.find(static_cast<std::uint32_t>(group.anchor));
+    if (group.anchor >= 0 && turned != drafts_.turned.products.end())
+      add_turned(draft, group, turned->second);
     if (draft.nodes > 1) drafts_.fused_nodes += draft.nodes;
     drafts_.steps.push_back(std::move(draft));
   }
@@ -220,15 +221,15 @@ class Drafter {
   }
 
   // The last rope of a product stands for all of them.
-  void add_turned(DraftStep& draft, const Group& group, const TurnedHeads& heads) {
+  void add_turned(DraftStep& draft, const Group& group, const TurnedProducts::Product& turned) {
     const auto edges = graph_.inputs_of(group.last);
     for (auto edge : edges.subspan(1)) {
       const auto input = drafts_.canonical[edge];
       draft.inputs.push_back(source_of(input));
       draft.step.inputs.push_back(layout_of(input));
     }
-    draft.step.turned = heads;
-    for (const auto& [rope, product] : drafts_.turned.ropes) draft.nodes += product == group.anchor;
+    draft.step.turned = turned.heads;
+    draft.nodes += turned.ropes;
   }
 
   void add_expression(DraftStep& draft, const Group& group) {

@@ -37,7 +37,11 @@ struct DraftStep {
 // Ropes that turn columns of a product where they lie (turned_heads.h): they show its memory, and the product
 // runs in the last one's place.
 struct TurnedProducts {
-  std::unordered_map<std::uint32_t, TurnedHeads> heads;    // per product
+  struct Product {
+    TurnedHeads heads;
+    std::uint32_t ropes = 0;
+  };
+  std::unordered_map<std::uint32_t, Product> products;
   std::unordered_map<std::uint32_t, std::uint32_t> ropes;  // the product of each
 };
 

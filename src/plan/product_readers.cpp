@@ -49,7 +49,7 @@ class ReaderJoiner {
     for (const Group& candidate : grouping_.groups) {
       if (candidate.anchor < 0 || !candidate.members.empty()) continue;
       const auto node = static_cast<std::uint32_t>(candidate.anchor);
-      if (graph_.ops[node] == Op::matmul && at(node).count() > 0 && !drafts_.turned.heads.contains(node))
+      if (graph_.ops[node] == Op::matmul && at(node).count() > 0 && !drafts_.turned.products.contains(node))
         readers_[node] = {};
     }
   }
@@ -82,7 +82,7 @@ class ReaderJoiner {
     if (found == readers_.end()) return;
     Readers& readers = found->second;
     ++readers.count;
-    if (reader < 0) {
+    if (reader < 0 || readers.groups.size() > max_members) {
       readers.fit = false;
     } else if (std::find(readers.groups.begin(), readers.groups.end(), reader) == readers.groups.end()) {
       readers.groups.push_back(reader);
@@ -95,7 +95,9 @@ class ReaderJoiner {
     std::uint32_t operands = 0, last = 0;
     for (const std::int32_t index : readers) {
       const Group& reader = group(index);
-      if (reader.anchor >= 0 || reader.reduction >= 0 || element_count(reader.domain) != at(product).count())
+      // One that another product's readers took in is empty.
+      if (reader.members.empty() || reader.anchor >= 0 || reader.reduction >= 0 ||
+          element_count(reader.domain) != at(product).count())
         return false;
       members += reader.members.size();
       operands += reader.operands;

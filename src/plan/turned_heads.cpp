@@ -19,12 +19,12 @@ class Finder {
     if (found_.empty()) return {};
     for (std::uint32_t node = 0; node < size(); ++node)
       if (alive(node)) ask_reader(node);
-    for (auto output : graph_.outputs) reject(value(drafts_.canonical[output]).root);
+    for (auto output : graph_.outputs) reject_result(drafts_.canonical[output]);
     TurnedProducts result;
     for (auto& [product, found] : found_) {
       if (!found.fits || !backend_.turns_heads(step_of(product), found.heads)) continue;
       for (auto rope : found.ropes) result.ropes[rope] = product;
-      result.heads.emplace(product, found.heads);
+      result.products[product] = {found.heads, static_cast<std::uint32_t>(found.ropes.size())};
     }
     return result;
   }
@@ -48,6 +48,15 @@ class Finder {
   void reject(std::uint32_t root) {
     if (const auto rope = product_of_.find(root); rope != product_of_.end()) root = rope->second;
     if (const auto found = found_.find(root); found != found_.end()) found->second.fits = false;
+  }
+
+  // Turned heads that are asked for get dense memory, as they do through a reshape that copies them.
+  void reject_result(std::uint32_t node) {
+    while (op_kind(graph_.ops[node]) == OpKind::view) {
+      reject(value(node).root);
+      node = input(node, 0);
+    }
+    reject(value(node).root);
   }
 
   void add_rope(std::uint32_t rope) {
@@ -75,6 +84,7 @@ class Finder {
     const std::uint32_t x = input(rope, 0);
     const Shape& shape = at(x).shape;
     const ViewLayout& layout = value(x).layout;
+    if (at(x).count() == 0) return std::nullopt;
     const std::int64_t rows = at(product).shape[0], columns = at(product).shape[1];
     const std::size_t last = shape.size() - 1;
     TurnedHeads heads{std::get<RopeAttributes>(*at(rope).attributes), shape[last - 1], shape[last],
@@ -118,11 +128,15 @@ class Finder {
         if (graph_.ops[node] == Op::reshape && product_of_.contains(root)) reject(root);
         continue;
       }
-      const auto found = found_.find(root);
+      const auto rope = product_of_.find(root);
+      const bool reads_turned = rope != product_of_.end();
+      const auto found = found_.find(reads_turned ? rope->second : root);
       if (found == found_.end() || !found->second.fits) continue;
       const auto& ropes = found->second.ropes;
-      if (i == 0 && std::find(ropes.begin(), ropes.end(), node) != ropes.end()) continue;
-      if (node <= ropes.back() || !beside(found->second.heads, source, at(root).shape[1]))
+      const bool is_rope = std::find(ropes.begin(), ropes.end(), node) != ropes.end();
+      if (is_rope && i == 0 && !reads_turned) continue;
+      if (node <= ropes.back()) found->second.fits = false;
+      if (!reads_turned && !beside(found->second.heads, source, at(root).shape[1]))
         found->second.fits = false;
     }
   }
