@@ -385,6 +385,18 @@ class Drafter {
 
 }  // namespace
 
+Step product_step(const LinearGraph& graph, const Drafts& drafts, std::uint32_t product) {
+  const auto layout_of = [&](std::uint32_t node) {
+    return Layout{graph.nodes[node]->dtype, graph.nodes[node]->shape, drafts.values[node].layout.strides};
+  };
+  Step step;
+  step.op = graph.ops[product];
+  step.domain = graph.nodes[product]->shape;
+  for (auto edge : graph.inputs_of(product)) step.inputs.push_back(layout_of(drafts.canonical[edge]));
+  step.outputs = {layout_of(product)};
+  return step;
+}
+
 Drafts draft_steps(const LinearGraph& graph, const Backend& backend, const PlanOptions& options) {
   return Drafter(graph, backend, options).run();
 }

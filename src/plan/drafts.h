@@ -54,6 +54,9 @@ struct Drafts {
   std::size_t merged = 0, fused_nodes = 0, copies = 0, divisions = 0, batched = 0;  // for explain()
 };
 
+// A product by itself, as a backend is asked about it. Of the drafts, layouts must be there.
+Step product_step(const LinearGraph& graph, const Drafts& drafts, std::uint32_t product);
+
 Drafts draft_steps(const LinearGraph& graph, const Backend& backend, const PlanOptions& options);
 
 }  // namespace hearth

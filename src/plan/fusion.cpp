@@ -172,21 +172,8 @@ class Grouper {
     const auto& members = group(gone).members;
     const auto joins = [&](std::uint32_t member) { return fits(member, keep) && goes_on(keep, member); };
     if (!std::all_of(members.begin(), members.end(), joins)) return a;
-    absorb(keep, gone);
+    absorb(result_, keep, gone);
     return keep;
-  }
-
-  void absorb(std::int32_t keep, std::int32_t gone) {
-    Group &kept = group(keep), &lost = group(gone);
-    for (auto member : lost.members) result_.group_of[member] = keep;
-    for (auto node : lost.reshapes) result_.group_of[node] = keep;
-    kept.members.insert(kept.members.end(), lost.members.begin(), lost.members.end());
-    std::sort(kept.members.begin(), kept.members.end());
-    kept.reshapes.insert(kept.reshapes.end(), lost.reshapes.begin(), lost.reshapes.end());
-    std::sort(kept.reshapes.begin(), kept.reshapes.end());
-    kept.operands += lost.operands;
-    lost = {};
-    lost.open = false;
   }
 
   void place_reduction(std::uint32_t node) {
@@ -223,6 +210,21 @@ class Grouper {
 };
 
 }  // namespace
+
+void absorb(Grouping& grouping, std::int32_t keep, std::int32_t gone) {
+  Group &kept = grouping.groups[static_cast<std::size_t>(keep)],
+        &lost = grouping.groups[static_cast<std::size_t>(gone)];
+  const auto move = [&](std::vector<std::uint32_t>& to, const std::vector<std::uint32_t>& from) {
+    for (auto node : from) grouping.group_of[node] = keep;
+    to.insert(to.end(), from.begin(), from.end());
+    std::sort(to.begin(), to.end());
+  };
+  move(kept.members, lost.members);
+  move(kept.reshapes, lost.reshapes);
+  kept.operands += lost.operands;
+  lost = {};
+  lost.open = false;
+}
 
 Grouping group_nodes(const LinearGraph& graph, const Drafts& drafts, const Backend& backend, bool fuse) {
   return Grouper(graph, drafts, backend, fuse).run();

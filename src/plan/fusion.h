@@ -34,6 +34,9 @@ struct Grouping {
   std::vector<std::int32_t> group_of;  // per node; -1 for leaves and for views that no group has
 };
 
+// One group's members and reshapes become another's; it stays as an empty one.
+void absorb(Grouping& grouping, std::int32_t keep, std::int32_t gone);
+
 // Of the drafts, all but the steps must be there.
 Grouping group_nodes(const LinearGraph& graph, const Drafts& drafts, const Backend& backend, bool fuse);
 

@@ -93,25 +93,13 @@ class Joiner {
         (layout.offset == 0 ? left : right) = true;
         if (layout.offset != 0 && layout.offset != domain.back()) return false;
       }
-    return left && right && backend_.fuses_halves(step_of(product));
+    return left && right && backend_.fuses_halves(product_step(graph_, drafts_, product));
   }
 
   static bool steps_alike(const Shape& shape, const Strides& a, const Strides& b) {
     for (std::size_t i = 0; i < shape.size(); ++i)
       if (shape[i] != 1 && a[i] != b[i]) return false;
     return true;
-  }
-
-  Step step_of(std::uint32_t product) const {
-    Step step;
-    step.op = graph_.ops[product];
-    step.domain = at(product).shape;
-    for (auto edge : graph_.inputs_of(product)) {
-      const auto input = canonical(edge);
-      step.inputs.push_back({at(input).dtype, at(input).shape, value(input).layout.strides});
-    }
-    step.outputs = {{at(product).dtype, at(product).shape, value(product).layout.strides}};
-    return step;
   }
 
   void join(std::uint32_t product, std::int32_t index) {

@@ -109,7 +109,7 @@ class ReaderJoiner {
       for (auto member : group(index).members)
         if (!operands_fit(member, readers, product, domain)) return false;
     }
-    return backend_.joins_readers(step_of(product));
+    return backend_.joins_readers(product_step(graph_, drafts_, product));
   }
 
   // Whether the operands of a member that come from elsewhere have strides over the product.
@@ -124,47 +124,26 @@ class ReaderJoiner {
     return true;
   }
 
-  Step step_of(std::uint32_t product) const {
-    Step step;
-    step.op = graph_.ops[product];
-    step.domain = at(product).shape;
-    for (auto edge : graph_.inputs_of(product)) {
-      const auto input = canonical(edge);
-      step.inputs.push_back({at(input).dtype, at(input).shape, value(input).layout.strides});
-    }
-    step.outputs = {{at(product).dtype, at(product).shape, value(product).layout.strides}};
-    return step;
-  }
-
   // The reader that runs last takes in the others and the product.
   void join(std::uint32_t product, const std::vector<std::int32_t>& readers) {
     const std::int32_t keep =
         *std::max_element(readers.begin(), readers.end(),
                           [&](std::int32_t a, std::int32_t b) { return group(a).last < group(b).last; });
     for (const std::int32_t index : readers)
-      if (index != keep) absorb(keep, index);
-    absorb(keep, group_of(product));
+      if (index != keep) take_in(keep, index);
+    take_in(keep, group_of(product));
     Group& kept = group(keep);
     grouping_.group_of[product] = keep;
     kept.anchor = product;
     kept.domain = at(product).shape;
     kept.open = false;
-    std::sort(kept.members.begin(), kept.members.end());
-    std::sort(kept.reshapes.begin(), kept.reshapes.end());
     joined_.insert(keep);
   }
 
-  void absorb(std::int32_t keep, std::int32_t gone) {
-    Group &kept = group(keep), &lost = group(gone);
-    for (auto member : lost.members) grouping_.group_of[member] = keep;
-    for (auto reshape : lost.reshapes) grouping_.group_of[reshape] = keep;
-    kept.members.insert(kept.members.end(), lost.members.begin(), lost.members.end());
-    kept.reshapes.insert(kept.reshapes.end(), lost.reshapes.begin(), lost.reshapes.end());
-    kept.operands += lost.operands;
+  void take_in(std::int32_t keep, std::int32_t gone) {
+    absorb(grouping_, keep, gone);
     auto& needed = needed_[static_cast<std::size_t>(keep)];
     needed = std::min(needed, needed_[static_cast<std::size_t>(gone)]);
-    lost = {};
-    lost.open = false;
   }
 
   // Where all that a joined step gives are the parts of one concat along the last axis, it is that concat.

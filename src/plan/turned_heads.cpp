@@ -22,7 +22,7 @@ class Finder {
     for (auto output : graph_.outputs) reject_result(drafts_.canonical[output]);
     TurnedProducts result;
     for (auto& [product, found] : found_) {
-      if (!found.fits || !backend_.turns_heads(step_of(product), found.heads)) continue;
+      if (!found.fits || !backend_.turns_heads(product_step(graph_, drafts_, product), found.heads)) continue;
       for (auto rope : found.ropes) result.ropes[rope] = product;
       result.products[product] = {found.heads, static_cast<std::uint32_t>(found.ropes.size())};
     }
@@ -153,18 +153,6 @@ class Finder {
       last += stride * steps;
     }
     return last < columns && (last < heads.begin || first >= heads.end);
-  }
-
-  Step step_of(std::uint32_t product) const {
-    Step step;
-    step.op = Op::matmul;
-    step.domain = at(product).shape;
-    for (std::size_t i = 0; i < 2; ++i) {
-      const std::uint32_t operand = input(product, i);
-      step.inputs.push_back({at(operand).dtype, at(operand).shape, value(operand).layout.strides});
-    }
-    step.outputs = {{at(product).dtype, at(product).shape, contiguous_strides(at(product).shape)}};
-    return step;
   }
 
   const LinearGraph& graph_;
