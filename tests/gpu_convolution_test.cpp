@@ -15,14 +15,8 @@ struct Geometry {
   std::int64_t stride = 1, padding = 0, dilation = 1, groups = 1;
 };
 
-class GpuConvolution : public testing::Test {
+class GpuConvolution : public OnTestGpu {
  protected:
-  void SetUp() override {
-    if (test_gpu() != nullptr) return;
-    if (std::getenv("HEARTH_TEST_DEVICES") != nullptr) FAIL() << "no such device";
-    GTEST_SKIP() << "no GPU";
-  }
-
   static void check_one(Op op, const WindowAttributes& window, const std::vector<Array>& inputs, DType dtype,
                         const Shape& shape) {
     SCOPED_TRACE(std::string(op_name(op)) + " " + std::string(dtype_name(dtype)) + " " +

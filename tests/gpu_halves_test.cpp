@@ -15,16 +15,8 @@ using cpu::random_array;
 
 // ---- kernels
 
-class GpuHalves : public testing::Test {
+class GpuHalves : public OnTestGpu {
  protected:
-  void SetUp() override {
-    if (test_gpu() != nullptr) return;
-    if (std::getenv("HEARTH_TEST_DEVICES") != nullptr) FAIL() << "no such device";
-    GTEST_SKIP() << "no GPU";
-  }
-
-  static MatrixUnit unit() { return test_gpu()->target().matrix; }
-
   // (left half - right half) + row of numbers, of a product whose right operand lies along K. Small whole
   // numbers: every order of summation gives the same.
   static void check(MatmulVariant variant, DType dtype, const Shape& a_shape, std::int64_t half,

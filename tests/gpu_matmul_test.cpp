@@ -12,14 +12,8 @@ namespace {
 using cpu::Lay;
 using cpu::random_array;
 
-class GpuMatmul : public testing::Test {
+class GpuMatmul : public OnTestGpu {
  protected:
-  void SetUp() override {
-    if (test_gpu() != nullptr) return;
-    if (std::getenv("HEARTH_TEST_DEVICES") != nullptr) FAIL() << "no such device";
-    GTEST_SKIP() << "no GPU";
-  }
-
   // Small whole numbers: every order of summation gives the same.
   static void check(DType dtype, const Shape& a_shape, const Shape& b_shape, MatmulVariant variant,
                     Lay lay_a = Lay::dense, Lay lay_b = Lay::dense) {
@@ -35,7 +29,7 @@ class GpuMatmul : public testing::Test {
     const auto kernel = make_matmul(*test_gpu(), step, variant);
     expect_close(run_on_gpu(*test_gpu(), step, *kernel, inputs), expected, 0);
   }
-  static bool has_unit() { return test_gpu()->target().matrix != MatrixUnit::none; }
+  static bool has_unit() { return unit() != MatrixUnit::none; }
 };
 
 constexpr DType numbers[] = {DType::u8,  DType::i8,   DType::i16, DType::i32, DType::i64,

@@ -13,14 +13,8 @@ using cpu::random_array;
 
 // ---- kernels
 
-class GpuJoinedResults : public testing::Test {
+class GpuJoinedResults : public OnTestGpu {
  protected:
-  void SetUp() override {
-    if (test_gpu() != nullptr) return;
-    if (std::getenv("HEARTH_TEST_DEVICES") != nullptr) FAIL() << "no such device";
-    GTEST_SKIP() << "no GPU";
-  }
-
   // product * x and product - y, side by side. Sums are whole numbers, however they are added up.
   static void check(MatmulVariant variant, DType dtype, const Shape& a_shape, std::int64_t columns) {
     SCOPED_TRACE(std::string(dtype_name(dtype)) + " " + to_string(a_shape) + ", columns " +
@@ -63,7 +57,7 @@ TEST_F(GpuJoinedResults, OfAnyKernel) {
 }
 
 TEST_F(GpuJoinedResults, OfWarpgroups) {
-  if (test_gpu()->target().matrix != MatrixUnit::wgmma90) GTEST_SKIP() << "no wgmma";
+  if (unit() != MatrixUnit::wgmma90) GTEST_SKIP() << "no wgmma";
   for (const MatmulVariant variant :
        {MatmulVariant::automatic, MatmulVariant::wgmma_128, MatmulVariant::wgmma_192,
         MatmulVariant::wgmma_256, MatmulVariant::wgmma_turns}) {

@@ -44,14 +44,8 @@ class ForeignCopy final : public Kernel {
   const Kernel& fallback_;
 };
 
-class GpuReplay : public testing::Test {
+class GpuReplay : public OnTestGpu {
  protected:
-  void SetUp() override {
-    if (test_gpu() != nullptr) return;
-    if (std::getenv("HEARTH_TEST_DEVICES") != nullptr) FAIL() << "no such device";
-    GTEST_SKIP() << "no GPU";
-  }
-
   // copy (by our own kernel), foreign copy, copy: from `input` to `output`.
   struct Chain {
     GpuDevice& device = *test_gpu();

@@ -311,13 +311,8 @@ bool becomes_true(const std::function<bool()>& condition, std::chrono::milliseco
   return condition();
 }
 
-class GpuStreams : public testing::Test {
+class GpuStreams : public OnTestGpu {
  protected:
-  void SetUp() override {
-    if (test_gpu() != nullptr) return;
-    if (std::getenv("HEARTH_TEST_DEVICES") != nullptr) FAIL() << "no such device";
-    GTEST_SKIP() << "no GPU";
-  }
   static std::vector<float> read(const Buffer& buffer) {
     std::vector<float> values(buffer.bytes / sizeof(float));
     copy_to_host(*test_gpu(), values.data(), buffer.data, buffer.bytes);

@@ -24,6 +24,17 @@ inline GpuDevice* test_gpu() {
   return gpu;
 }
 
+// Skips without one; fails where one is demanded.
+class OnTestGpu : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (test_gpu() != nullptr) return;
+    if (std::getenv("HEARTH_TEST_DEVICES") != nullptr) FAIL() << "no such device";
+    GTEST_SKIP() << "no GPU";
+  }
+  static MatrixUnit unit() { return test_gpu()->target().matrix; }
+};
+
 // An array's memory on the GPU.
 class OnGpu {
  public:

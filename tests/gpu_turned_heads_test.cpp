@@ -16,16 +16,8 @@ using cpu::random_array;
 
 // ---- kernels
 
-class GpuTurnedProduct : public testing::Test {
+class GpuTurnedProduct : public OnTestGpu {
  protected:
-  void SetUp() override {
-    if (test_gpu() != nullptr) return;
-    if (std::getenv("HEARTH_TEST_DEVICES") != nullptr) FAIL() << "no such device";
-    GTEST_SKIP() << "no GPU";
-  }
-
-  static MatrixUnit unit() { return test_gpu()->target().matrix; }
-
   // Sequences of `time` rows whose product with a right operand along K has `columns` columns; heads of
   // `size` from `begin` to `end` are turned. Sums are whole numbers, however they are added up.
   struct Case {
