@@ -84,8 +84,8 @@ TEST_F(GpuHalves, OfStacks) {
 // Halves that end in the middle of a tile, more steps along K than stages, more tiles than blocks.
 TEST_F(GpuHalves, OfWarpgroups) {
   if (unit() != MatrixUnit::wgmma90) GTEST_SKIP() << "no wgmma";
-  for (const MatmulVariant variant : {MatmulVariant::wgmma_128, MatmulVariant::wgmma_192,
-                                      MatmulVariant::wgmma_256, MatmulVariant::wgmma_turns}) {
+  for (const MatmulVariant variant :
+       {MatmulVariant::wgmma_128, MatmulVariant::wgmma_192, MatmulVariant::wgmma_256}) {
     check(variant, DType::bf16, {256, 512}, 384);
     check(variant, DType::bf16, {300, 520}, 200);
     check(variant, DType::f16, {130, 72}, 36);  // runs that are not whole

@@ -58,9 +58,8 @@ TEST_F(GpuJoinedResults, OfAnyKernel) {
 
 TEST_F(GpuJoinedResults, OfWarpgroups) {
   if (unit() != MatrixUnit::wgmma90) GTEST_SKIP() << "no wgmma";
-  for (const MatmulVariant variant :
-       {MatmulVariant::automatic, MatmulVariant::wgmma_128, MatmulVariant::wgmma_192,
-        MatmulVariant::wgmma_256, MatmulVariant::wgmma_turns}) {
+  for (const MatmulVariant variant : {MatmulVariant::automatic, MatmulVariant::wgmma_128,
+                                      MatmulVariant::wgmma_192, MatmulVariant::wgmma_256}) {
     check(variant, DType::bf16, {500, 512}, 1536);
     check(variant, DType::f16, {130, 72}, 40);
     check(variant, DType::bf16, {2, 130, 72}, 200);

@@ -33,11 +33,11 @@ struct Named {
   MatmulVariant variant;
 };
 constexpr Named variants[] = {
-    {"automatic", MatmulVariant::automatic},     {"fma_small", MatmulVariant::fma_small},
-    {"fma_large", MatmulVariant::fma_large},     {"mma_small", MatmulVariant::mma_small},
-    {"mma_large", MatmulVariant::mma_large},     {"wgmma_128", MatmulVariant::wgmma_128},
-    {"wgmma_192", MatmulVariant::wgmma_192},     {"wgmma_256", MatmulVariant::wgmma_256},
-    {"wgmma_turns", MatmulVariant::wgmma_turns}, {"skinny", MatmulVariant::skinny}};
+    {"automatic", MatmulVariant::automatic}, {"fma_small", MatmulVariant::fma_small},
+    {"fma_large", MatmulVariant::fma_large}, {"mma_small", MatmulVariant::mma_small},
+    {"mma_large", MatmulVariant::mma_large}, {"wgmma_128", MatmulVariant::wgmma_128},
+    {"wgmma_192", MatmulVariant::wgmma_192}, {"wgmma_256", MatmulVariant::wgmma_256},
+    {"skinny", MatmulVariant::skinny}};
 
 // Values between -1 and 1 that every 16-bit float holds: multiples of 1/64. Integers: -8 to 8.
 std::vector<float> random_values(std::int64_t count, bool integers, unsigned seed) {

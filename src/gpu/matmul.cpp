@@ -245,7 +245,6 @@ std::unique_ptr<Kernel> make_matmul(GpuDevice& device, const Step& step, MatmulV
     case MatmulVariant::wgmma_128:
     case MatmulVariant::wgmma_192:
     case MatmulVariant::wgmma_256:
-    case MatmulVariant::wgmma_turns:
       if (!wgmma_fits(device, step))
         throw KernelError(fmt::format("[matmul] not a product for wgmma on {}", device.name()));
       return make_wgmma(device, step, variant, tiles(mma_tile(target, dtype, true)));

@@ -15,8 +15,7 @@ enum class MatmulVariant {
   wgmma_128,  // the unit of sm_90, in tiles of 128 x 128, 192 or 256
   wgmma_192,
   wgmma_256,
-  wgmma_turns,  // in tiles of 128 x 128, two at a time: one is multiplied while the other is stored
-  skinny,       // few rows or columns
+  skinny,  // few rows or columns
 };
 
 // Throws KernelError where the variant does not fit the step.

@@ -20,13 +20,11 @@ GemmStackStrides stack_strides(const Strides& strides) {
   return result;
 }
 
-// " + where this product's part of an operand begins"; nothing where there is one product, for which the
-// registers that it takes would be wasted.
+}  // namespace
+
 std::string stack_offset(const MatrixProduct& product, std::string_view strides) {
   return product.count == 1 ? "" : fmt::format(" + gemm::stack_offset(stack, {}, product)", strides);
 }
-
-}  // namespace
 
 MatrixProduct::MatrixProduct(const Step& step)
     : result(step.expression.instructions.empty() ? step.outputs[0].dtype : step.expression.inputs[0]),
@@ -73,10 +71,10 @@ MatrixProduct::MatrixProduct(const Step& step)
     for (const Layout& output : step.outputs) outputs.push_back(output.dtype);
 }
 
-FinishText::FinishText(const MatrixProduct& product, bool in_packets) {
+FinishText::FinishText(const MatrixProduct& product) {
   const Expression& expression = product.expression;
   const std::string_view result = storage_type(product.result), sum = compute_type(product.a.dtype);
-  std::string fields, start, runs, fetches, loads, stores;
+  std::string fields, start, runs, loads, stores;
   const std::size_t products = product.halves ? 2 : 1;  // the expression's first inputs
   std::size_t widest = 2;
   for (const DType dtype : product.outputs) widest = std::max(widest, dtype_size(dtype));
@@ -93,15 +91,11 @@ FinishText::FinishText(const MatrixProduct& product, bool in_packets) {
     pass("GemmPlace", fmt::format("place{}", value));
     start += fmt::format("    at{0} = in{0}{1};\n", value,
                          stack_offset(product, fmt::format("place{}.stack", value)));
-    runs += fmt::format("    Packet<{}, N> run{};\n", storage_type(product.inputs[i]), value);
-    fetches += i == 0 ? "" : ", ";
-    if (in_packets && product.whole_runs(i))
-      fetches += fmt::format("gemm::load_whole<N>(at{}{} + from)", value,
-                             product.places[i].row == 0 ? "" : fmt::format(" + row * place{}.row", value));
-    else
-      fetches += fmt::format("gemm::load_run<N>(at{0} + row * place{0}.row, place{0}.column, from)", value);
-    loads += fmt::format("      const {} v{} = load(inputs.run{}.element[e]);\n",
-                         compute_type(product.inputs[i]), value, value);
+    runs += fmt::format(
+        "    const auto run{0} = gemm::load_run<N>(at{0} + row * place{0}.row, place{0}.column, from);\n",
+        value);
+    loads += fmt::format("      const {0} v{1} = load(run{1}.element[e]);\n", compute_type(product.inputs[i]),
+                         value);
   }
   for (std::size_t i = 0; i < expression.immediates.size(); ++i)
     pass(std::string(compute_type(expression.immediates[i])), fmt::format("c{}", i));
@@ -117,8 +111,7 @@ FinishText::FinishText(const MatrixProduct& product, bool in_packets) {
                               ? "s0"
                               : stored_value(expression, expression.outputs[k], product.outputs[k]));
     const std::string to = product.joined ? fmt::format("out0 + {} * columns", k) : fmt::format("out{}", k);
-    writes += fmt::format("    gemm::{}({} + index, r{});\n",
-                          in_packets && product.whole_results() ? "store_whole" : "store_run", to, k);
+    writes += fmt::format("    gemm::store_run({} + index, r{});\n", to, k);
   }
   const std::string side_by_side = product.joined ? fmt::format(" * {}", product.outputs.size()) : "";
   std::string sums;
@@ -133,23 +126,15 @@ FinishText::FinishText(const MatrixProduct& product, bool in_packets) {
     sums = fmt::format("      const {} v0 = through<{}>(sums.element[e]);\n", sum, result);
   structure = fmt::format(
       "struct Finish {{\n  static constexpr int run_bytes = {0};\n"
-      "  template <int N>\n  struct Inputs {{\n{1}  }};\n"
-      "  GemmStack stack;\n  i64 rows, columns;\n{2}"
-      "  DEVICE void start(u64 product, u32) {{\n    first = (i64)product * rows * columns{5};\n{3}  }}\n"
-      "  template <int N>\n  DEVICE Inputs<N> fetch(i64 row, i64 from) const {{\n    return {{{4}}};\n  "
-      "}}\n",
-      widest, runs, fields, start, fetches, side_by_side);
+      "  GemmStack stack;\n  i64 rows, columns;\n{1}"
+      "  DEVICE void start(u64 product, u32) {{\n    first = (i64)product * rows * columns{3};\n{2}  }}\n",
+      widest, fields, start, side_by_side);
   structure += fmt::format(
-      "  template <int N>\n"
-      "  DEVICE void operator()(i64 row, i64 from, const {7}<{0}, N>& sums, const Inputs<N>& inputs) "
-      "const {{\n"
-      "    const i64 index = first + row * columns{8} + from;\n{1}"
+      "  template <int N>\n  DEVICE void operator()(i64 row, i64 from, const {8}<{0}, N>& sums) const {{\n"
+      "    const i64 index = first + row * columns{9} + from;\n{1}{2}"
       "#pragma unroll\n    for (int e = 0; e < N; ++e) {{\n"
-      "{2}{3}{4}{5}    }}\n{6}  }}\n"
-      "  template <int N>\n  DEVICE void operator()(i64 row, i64 from, const {7}<{0}, N>& sums) const "
-      "{{\n"
-      "    (*this)(row, from, sums, fetch<N>(row, from));\n  }}\n}};\n",
-      sum, packets, sums, loads, expression_body(expression, "      "), stores, writes,
+      "{3}{4}{5}{6}    }}\n{7}  }}\n}};\n",
+      sum, packets, runs, sums, loads, expression_body(expression, "      "), stores, writes,
       product.halves ? "gemm::Pair" : "Packet", side_by_side);
 }
 
@@ -220,6 +205,11 @@ void MatmulKernel::add_finish(Arguments& values, const KernelArguments& argument
     values.add(arguments.inputs[i + 2]);
     values.add(product_.places[i]);
   }
+  add_constants(values, arguments, constants);
+}
+
+void MatmulKernel::add_constants(Arguments& values, const KernelArguments& arguments,
+                                 std::vector<Constant>& constants) const {
   constants.resize(product_.expression.immediates.size());
   for (std::size_t i = 0; i < constants.size(); ++i) {
     constants[i] = Constant(product_.expression.immediates[i], arguments.numbers[i]);

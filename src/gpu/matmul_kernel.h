@@ -67,9 +67,11 @@ struct MatrixProduct {
 struct FinishText {
   std::string structure, parameters, members;
 
-  // `in_packets`: memory that MatrixProduct::whole_runs() says can be read and written in aligned runs is.
-  explicit FinishText(const MatrixProduct& product, bool in_packets = false);
+  explicit FinishText(const MatrixProduct& product);
 };
+// " + where this product's part of an operand begins"; nothing where there is one product, for which the
+// registers that it takes would be wasted.
+std::string stack_offset(const MatrixProduct& product, std::string_view strides);
 
 // The beginning of a kernel's text, with the functions that the expression needs.
 std::string matmul_beginning(const MatrixProduct& product);
@@ -91,6 +93,9 @@ class MatmulKernel : public Kernel {
   // Outputs, further inputs with their places, and constants, in the order of FinishText's parameters.
   void add_finish(Arguments& values, const KernelArguments& arguments,
                   std::vector<Constant>& constants) const;
+
+  void add_constants(Arguments& values, const KernelArguments& arguments,
+                     std::vector<Constant>& constants) const;
 
   std::size_t sum_bytes() const { return compute_type(product_.a.dtype).ends_with("64") ? 8 : 4; }
   std::size_t split_bytes() const;

@@ -8,6 +8,7 @@
 #include "gpu/expression_source.h"
 #include "gpu/gemm_tiles.h"
 #include "gpu/matmul_kernel.h"
+#include "gpu/slot_finish.h"
 #include "gpu/tensor_map.h"
 #include "hearth/error.h"
 
@@ -15,36 +16,102 @@ namespace hearth::gpu {
 namespace {
 
 constexpr unsigned wgmma_threads = 384;
-
-// Tiles of 128 rows for the unit of sm_90.
-struct WgmmaTile {
-  int columns, stages;
-  bool in_turns = false;  // each group of threads has tiles of its own
-};
+constexpr int tile_rows = 128, stage_depth = 64, group_rows = 64;
 
 GemmSplit wgmma_split(std::uint64_t tiles, std::int64_t depth, int compute_units) {
-  return split_depth(64, tiles, depth, compute_units / 2);  // one block has a multiprocessor to itself
+  return split_depth(stage_depth, tiles, depth,
+                     compute_units / 2);  // one block has a multiprocessor to itself
 }
 
+// How a block's shared memory is used with tiles of so many columns: stages of the operands and, unless
+// results go from registers to memory, slots of 64 rows for each of the two groups that multiply.
+struct WgmmaTile {
+  int columns, width, stages;  // width: of the result
+  std::size_t slots = 0;
+  std::vector<std::size_t> in_slots;  // inputs of the expression
+
+  // `partial`: sums of a split, which are not rounded.
+  WgmmaTile(const MatrixProduct& product, int columns_of_b, bool partial)
+      : columns(columns_of_b), width(product.halves ? columns / 2 : columns) {
+    constexpr std::size_t all = 226 * 1024, fewest_stages = 3, most_stages = 6;
+    const std::size_t most = (all - fewest_stages * stage_bytes()) / slots_bytes(1);
+    if (!partial && slot_results(product) && width % 64 == 0 && product.outputs.size() <= most) {
+      in_slots = slot_inputs(product);
+      in_slots.resize(std::min(in_slots.size(), most));
+      slots = std::max(in_slots.size(), product.outputs.size());
+    }
+    stages = static_cast<int>(std::min(most_stages, (all - slots_bytes(slots)) / stage_bytes()));
+  }
+
+  unsigned shared_bytes() const {
+    return static_cast<unsigned>(static_cast<std::size_t>(stages) * stage_bytes() + slots_bytes(slots));
+  }
+
+ private:
+  std::size_t stage_bytes() const {
+    return static_cast<std::size_t>((tile_rows + columns) * stage_depth) * 2;
+  }
+  std::size_t slots_bytes(std::size_t count) const {
+    return count * static_cast<std::size_t>(tile_rows * width) * 2;
+  }
+};
+
+// The text of what follows a product.
+struct WgmmaFinish {
+  std::string structure, parameters, maps, finish;
+
+  WgmmaFinish(const MatrixProduct& product, const WgmmaTile& tile, bool partial) {
+    if (partial) {
+      parameters = ", f32* sums";
+      maps = "wgmma::NoSlots{}";
+      finish = "gemm::Partial<f32>{sums, shape.rows, shape.columns, shape.products}";
+    } else if (tile.slots == 0) {
+      maps = "wgmma::NoSlots{}";
+      take(FinishText(product));
+    } else {
+      take(SlotFinishText(product, tile.in_slots));
+      const std::string inputs = pass_maps("map_in", tile.in_slots.size()),
+                        results = pass_maps("map_out", product.outputs.size());
+      maps = fmt::format("wgmma::SlotMaps<{}, {}>{{{{{}}}, {{{}}}, stacked}}", tile.in_slots.size(),
+                         product.outputs.size(), inputs, results);
+      parameters += ", u32 stacked";
+    }
+  }
+
+ private:
+  template <class Text>
+  void take(const Text& text) {
+    structure = text.structure;
+    parameters = text.parameters;
+    finish = fmt::format("Finish{{stack, shape.rows, shape.columns{}}}", text.members);
+  }
+  std::string pass_maps(std::string_view name, std::size_t count) {
+    std::string list;
+    for (std::size_t i = 0; i < count; ++i) {
+      parameters += fmt::format(", const __grid_constant__ TensorMap {}{}", name, i);
+      list += fmt::format("{}&{}{}", i == 0 ? "" : ", ", name, i);
+    }
+    return list;
+  }
+};
+
 std::string wgmma_source(const MatrixProduct& product, const WgmmaTile& tile, bool partial) {
-  const FinishText finish(product, true);
-  return matmul_beginning(product) + "#include \"wgmma.h\"\n" + (partial ? "" : finish.structure) +
+  const WgmmaFinish text(product, tile, partial);
+  return matmul_beginning(product) + "#include \"wgmma.h\"\n" + text.structure +
          fmt::format(
-             "KERNEL void __launch_bounds__({0}, 1) matmul(const __grid_constant__ TensorMap map_a,\n"
+             "KERNEL void __launch_bounds__({}, 1) matmul(const __grid_constant__ TensorMap map_a,\n"
              "    const __grid_constant__ TensorMap map_b, GemmShape shape, GemmStack stack, bool "
              "stacked_a,\n"
-             "    bool stacked_b{1}{10}) {{\n"
+             "    bool stacked_b{}{}) {{\n"
              "  after_previous();\n"
-             "  extern __shared__ __align__(1024) char memory[];\n"
-             "  wgmma::multiply<{2}, {3}, {4}, {5}, {6}, {7}, {8}>(shape, &map_a, &map_b, stacked_a, "
-             "stacked_b, memory,\n"
-             "                                           {9}, {11});\n}}\n",
-             wgmma_threads, partial ? ", f32* sums" : finish.parameters, storage_type(product.a.dtype),
-             tile.columns, tile.stages, tile.in_turns, product.a.along_k(), product.b.along_k(),
-             product.halves,
-             partial ? "gemm::Partial<f32>{sums, shape.rows, shape.columns, shape.products}"
-                     : fmt::format("Finish{{stack, shape.rows, shape.columns{}}}", finish.members),
-             product.turned ? ", GemmTurn turn" : "",
+             "  extern __shared__ __align__(1024) char memory[];\n",
+             wgmma_threads, text.parameters, product.turned ? ", GemmTurn turn" : "") +
+         fmt::format(
+             "  wgmma::multiply<{}, {}, {}, {}, {}, {}>(shape, &map_a, &map_b, stacked_a, stacked_b, "
+             "memory,\n"
+             "      {}, {},\n      {});\n}}\n",
+             storage_type(product.a.dtype), tile.columns, tile.stages, product.a.along_k(),
+             product.b.along_k(), product.halves, text.maps, text.finish,
              product.turned ? fmt::format("wgmma::Turned<{}, {}, {}>{{turn}}", storage_type(product.result),
                                           product.turned->half(), product.turned->rope.interleaved)
                             : "wgmma::NotTurned{}");
@@ -53,22 +120,23 @@ std::string wgmma_source(const MatrixProduct& product, const WgmmaTile& tile, bo
 // The unit of sm_90; see wgmma.h. Operands must be aligned and run through memory along K or along rows.
 class WgmmaKernel final : public MatmulKernel {
  public:
-  WgmmaKernel(GpuDevice& device, const Step& step, const WgmmaTile& tile, std::unique_ptr<Kernel> otherwise)
-      : MatmulKernel(device, step), otherwise_(std::move(otherwise)), tile_(tile) {
-    shape_.row_tiles = static_cast<unsigned>((shape_.rows + rows - 1) / rows);
-    shape_.column_tiles = static_cast<unsigned>((product_.b.rows + tile.columns - 1) / tile.columns);
+  WgmmaKernel(GpuDevice& device, const Step& step, int columns, std::unique_ptr<Kernel> otherwise)
+      : MatmulKernel(device, step), otherwise_(std::move(otherwise)), tile_(product_, columns, false) {
+    shape_.row_tiles = static_cast<unsigned>((shape_.rows + tile_rows - 1) / tile_rows);
+    shape_.column_tiles = static_cast<unsigned>((product_.b.rows + columns - 1) / columns);
     if (!product_.halves && !product_.turned) {
       const GemmSplit split = wgmma_split(tiles(), shape_.depth, device.compute_units());
       shape_.splits = split.splits;
       shape_.split_depth = split.depth;
     }
-    function_ =
-        device.function({"matmul_wgmma", wgmma_source(product_, tile_, shape_.splits > 1), {}}, "matmul");
+    const bool partial = shape_.splits > 1;
+    if (partial) tile_ = WgmmaTile(product_, columns, true);
+    function_ = device.function({"matmul_wgmma", wgmma_source(product_, tile_, partial), {}}, "matmul");
     device.use();
     device.driver().check(
-        device.driver().call.allow_shared(function_.handle, static_cast<int>(shared_bytes())),
+        device.driver().call.allow_shared(function_.handle, static_cast<int>(tile_.shared_bytes())),
         "asking for shared memory");
-    if (shape_.splits > 1) combine_ = device.function(combine_source(product_), "combine");
+    if (partial) combine_ = device.function(combine_source(product_), "combine");
   }
 
   static bool fits(const GpuDevice& device, const Step& step) {
@@ -81,7 +149,8 @@ class WgmmaKernel final : public MatmulKernel {
              operand.row_stride >= 0 && operand.k_stride >= 0 && operand.stack.size() == 1 &&
              operand.stack[0] >= 0;
     };
-    return product.count < 65536 && product.a.depth > 0 && fits(product.a) && fits(product.b);
+    return product.count < 65536 && product.a.depth > 0 && product.result == dtype && fits(product.a) &&
+           fits(product.b);
   }
 
   std::size_t scratch_bytes() const override { return std::max(split_bytes(), otherwise_->scratch_bytes()); }
@@ -89,23 +158,32 @@ class WgmmaKernel final : public MatmulKernel {
   void run(const KernelArguments& arguments) const override {
     if (results() == 0) return;
     if (!all_aligned(arguments)) return otherwise_->run(arguments);
-    const TensorMap map_a = map(product_.a, arguments.inputs[0], rows),
-                    map_b = map(product_.b, arguments.inputs[1],
-                                product_.halves ? tile_.columns / 2 : tile_.columns);
+    const TensorMap map_a = map(product_.a, arguments.inputs[0], tile_rows),
+                    map_b = map(product_.b, arguments.inputs[1], tile_.width);
     const bool stacked_a = product_.a.stack[0] != 0, stacked_b = product_.b.stack[0] != 0;
     const bool split = shape_.splits > 1;
     Arguments values;
     std::vector<Constant> constants;
+    std::vector<TensorMap> maps;
+    std::uint32_t stacked = 0;
     values.add(map_a);
     values.add(map_b);
     values.add(shape_);
     values.add(product_.stack);
     values.add(stacked_a);
     values.add(stacked_b);
-    if (split)
+    if (split) {
       values.add(arguments.scratch);
-    else
+    } else if (tile_.slots == 0) {
       add_finish(values, arguments, constants);
+    } else {
+      add_outside_slots(values, arguments, constants);
+      maps = slot_maps(arguments);
+      for (const TensorMap& one : maps) values.add(one);
+      for (std::size_t i = 0; i < tile_.in_slots.size(); ++i)
+        stacked |= (product_.places[tile_.in_slots[i]].stack.stride[0] != 0 ? 1u : 0u) << i;
+      values.add(stacked);
+    }
     GemmTurn turn{};
     if (product_.turned) {
       turn = turn_of(*product_.turned, arguments);
@@ -113,15 +191,14 @@ class WgmmaKernel final : public MatmulKernel {
     }
     const auto blocks =
         std::min<std::uint64_t>(tiles() * shape_.splits, static_cast<std::uint64_t>(device_.compute_units()));
-    device_.launch(function_,
-                   {.x = static_cast<unsigned>(blocks), .threads = wgmma_threads, .shared = shared_bytes()},
-                   values);
+    device_.launch(
+        function_,
+        {.x = static_cast<unsigned>(blocks), .threads = wgmma_threads, .shared = tile_.shared_bytes()},
+        values);
     if (split) combine(combine_, arguments);
   }
 
  private:
-  static constexpr int rows = 128, depth = 64;
-
   // Inputs 2 and 3 are the table of angles.
   static GemmTurn turn_of(const TurnedHeads& heads, const KernelArguments& arguments) {
     return {static_cast<const float*>(arguments.inputs[2]), static_cast<const float*>(arguments.inputs[3]),
@@ -130,26 +207,54 @@ class WgmmaKernel final : public MatmulKernel {
 
   bool all_aligned(const KernelArguments& arguments) const {
     bool fine = aligned(arguments.inputs[0], 16) && aligned(arguments.inputs[1], 16);
-    for (std::size_t i = 0; i < product_.inputs.size(); ++i)
-      fine = fine && (!product_.whole_runs(i) || aligned(arguments.inputs[i + 2], 16));
+    for (const std::size_t i : tile_.in_slots) fine = fine && aligned(arguments.inputs[i + 2], 16);
     for (std::size_t k = 0; k < product_.output_count(); ++k)
-      fine = fine && (!product_.whole_results() || aligned(arguments.outputs[k], 16));
+      fine = fine && (tile_.slots == 0 || aligned(arguments.outputs[k], 16));
     return fine;
   }
   std::uint64_t tiles() const { return shape_.products * shape_.row_tiles * shape_.column_tiles; }
-  unsigned shared_bytes() const {
-    return static_cast<unsigned>(tile_.stages * (rows + tile_.columns) * depth * 2);
-  }
 
   // Boxes of a tile's rows and a stage of K, or of 64 rows and a stage of K where rows lie side by side.
-  TensorMap map(const Operand& operand, void* pointer, int tile_rows) const {
+  TensorMap map(const Operand& operand, void* pointer, int rows) const {
     const bool along_k = operand.along_k(), stacked = operand.stack[0] != 0;
     return tensor_map(
         device_, product_.a.dtype, pointer,
         {{along_k ? operand.depth : operand.rows, 1, 64},
          {along_k ? operand.rows : operand.depth, along_k ? operand.row_stride : operand.k_stride,
-          static_cast<std::uint32_t>(along_k ? tile_rows : depth)},
+          static_cast<std::uint32_t>(along_k ? rows : stage_depth)},
          {stacked ? static_cast<std::int64_t>(shape_.products) : 1, operand.stack[0], 1}});
+  }
+
+  // As SlotFinishText passes them.
+  void add_outside_slots(Arguments& values, const KernelArguments& arguments,
+                         std::vector<Constant>& constants) const {
+    for (std::size_t i = 0; i < product_.inputs.size(); ++i)
+      if (std::find(tile_.in_slots.begin(), tile_.in_slots.end(), i) == tile_.in_slots.end()) {
+        values.add(arguments.inputs[i + 2]);
+        values.add(product_.places[i]);
+      }
+    add_constants(values, arguments, constants);
+  }
+  // Boxes of a panel: of the inputs in slots, then of the results. Those that are joined lie side by side.
+  std::vector<TensorMap> slot_maps(const KernelArguments& arguments) const {
+    const auto panels = [&](void* pointer, std::int64_t row, std::int64_t stack) {
+      const std::int64_t products = stack == 0 ? 1 : static_cast<std::int64_t>(shape_.products);
+      return tensor_map(device_, product_.result, pointer,
+                        {{shape_.columns, 1, 64}, {shape_.rows, row, group_rows}, {products, stack, 1}});
+    };
+    std::vector<TensorMap> maps;
+    for (const std::size_t i : tile_.in_slots)
+      maps.push_back(
+          panels(arguments.inputs[i + 2], product_.places[i].row, product_.places[i].stack.stride[0]));
+    const std::int64_t parts = product_.joined ? static_cast<std::int64_t>(product_.outputs.size()) : 1,
+                       row = shape_.columns * parts;
+    for (std::size_t k = 0; k < product_.outputs.size(); ++k) {
+      char* first = static_cast<char*>(arguments.outputs[product_.joined ? 0 : k]);
+      const std::size_t beside =
+          product_.joined ? k * static_cast<std::size_t>(shape_.columns) * dtype_size(product_.result) : 0;
+      maps.push_back(panels(first + beside, row, row * shape_.rows));
+    }
+    return maps;
   }
 
   std::unique_ptr<Kernel> otherwise_;  // for addresses that the copy engine does not take
@@ -157,42 +262,43 @@ class WgmmaKernel final : public MatmulKernel {
   Function function_, combine_;
 };
 
-// What a tile takes on an H200, fitted to measurements: nanoseconds for each k, and to store the results.
+// What a tile takes on an H200, fitted to measurements: nanoseconds for each k, and for the results, by way
+// of slots or straight to memory.
 struct WgmmaCandidate {
   MatmulVariant variant;
-  WgmmaTile tile;
-  double per_k, storing;
+  int columns;
+  double per_k, in_slots, in_memory;
 };
-constexpr WgmmaCandidate wgmma_candidates[] = {{MatmulVariant::wgmma_256, {256, 4}, 9.4, 5600},
-                                               {MatmulVariant::wgmma_192, {192, 5}, 7.3, 4300},
-                                               {MatmulVariant::wgmma_128, {128, 6}, 5.9, 2700},
-                                               {MatmulVariant::wgmma_turns, {128, 6, true}, 5.5, 6500}};
+constexpr WgmmaCandidate wgmma_candidates[] = {{MatmulVariant::wgmma_256, 256, 9.4, 900, 5600},
+                                               {MatmulVariant::wgmma_192, 192, 7.3, 700, 4300},
+                                               {MatmulVariant::wgmma_128, 128, 5.9, 500, 2700}};
 
-WgmmaTile wgmma_tile(MatmulVariant variant) {
+int columns_of(MatmulVariant variant) {
   const auto found = std::find_if(std::begin(wgmma_candidates), std::end(wgmma_candidates),
                                   [&](const WgmmaCandidate& one) { return one.variant == variant; });
-  return found->tile;
+  return found->columns;
 }
 
-bool turns(const WgmmaTile& tile, const TurnedHeads& heads) { return tile.columns % heads.size == 0; }
+bool turns(int columns, const TurnedHeads& heads) { return columns % heads.size == 0; }
 
 // A larger tile needs less of its operands for a result; a smaller one leaves less of the device idle in the
-// last round; in turns, storing is hidden as far as multiplying takes as long.
-WgmmaTile choose_wgmma(const GpuDevice& device, const Step& step) {
-  const std::int64_t depth = step.inputs[0].shape.back(), units = device.compute_units();
+// last round, and has slots for more tensors.
+int choose_columns(const GpuDevice& device, const Step& step) {
+  const MatrixProduct product(step);
+  const std::int64_t depth = product.a.depth, units = device.compute_units();
   const WgmmaCandidate* best = nullptr;
   double least = 0;
   for (const WgmmaCandidate& one : wgmma_candidates) {
-    if (step.turned && !turns(one.tile, *step.turned)) continue;
-    const std::int64_t tiles = tile_count(step, 128, one.tile.columns);
+    if (step.turned && !turns(one.columns, *step.turned)) continue;
+    const std::int64_t tiles = tile_count(step, tile_rows, one.columns);
     GemmSplit split{1, depth};
     if (!step.halves && !step.turned)
       split = wgmma_split(static_cast<std::uint64_t>(tiles), depth, device.compute_units());
+    const WgmmaTile tile(product, one.columns, split.splits > 1);
     const double rounds = static_cast<double>((tiles * split.splits + units - 1) / units);
-    const double multiplying = one.per_k * static_cast<double>(split.depth);
-    double time = rounds * (multiplying + one.storing);
-    if (one.tile.in_turns)
-      time = rounds * std::max(multiplying, (multiplying + one.storing) / 2) + one.storing;
+    const bool all_in_slots = tile.slots > 0 && tile.in_slots.size() == slot_inputs(product).size();
+    double time = rounds * (one.per_k * static_cast<double>(split.depth) +
+                            (all_in_slots ? one.in_slots : one.in_memory));
     // Sums of splits are written and read again.
     constexpr double bytes_per_nanosecond = 3000;
     if (split.splits > 1)
@@ -201,7 +307,7 @@ WgmmaTile choose_wgmma(const GpuDevice& device, const Step& step) {
     best = &one;
     least = time;
   }
-  return best->tile;
+  return best->columns;
 }
 
 }  // namespace
@@ -218,11 +324,11 @@ bool wgmma_turns(const GpuDevice& device, const Step& step) {
 
 std::unique_ptr<Kernel> make_wgmma(GpuDevice& device, const Step& step, MatmulVariant variant,
                                    std::unique_ptr<Kernel> otherwise) {
-  const WgmmaTile tile =
-      variant == MatmulVariant::automatic ? choose_wgmma(device, step) : wgmma_tile(variant);
-  if (step.turned && !turns(tile, *step.turned))
+  const int columns =
+      variant == MatmulVariant::automatic ? choose_columns(device, step) : columns_of(variant);
+  if (step.turned && !turns(columns, *step.turned))
     throw KernelError("[matmul] heads that tiles of this size do not turn");
-  return std::make_unique<WgmmaKernel>(device, step, tile, std::move(otherwise));
+  return std::make_unique<WgmmaKernel>(device, step, columns, std::move(otherwise));
 }
 
 }  // namespace hearth::gpu

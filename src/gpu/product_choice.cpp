@@ -19,7 +19,6 @@ constexpr OwnVariant own_variants[] = {
     {"own wgmma_256", MatmulVariant::wgmma_256, true},
     {"own wgmma_192", MatmulVariant::wgmma_192, true},
     {"own wgmma_128", MatmulVariant::wgmma_128, true},
-    {"own wgmma_turns", MatmulVariant::wgmma_turns, true},
     {"own mma_large", MatmulVariant::mma_large, true},
     {"own mma_small", MatmulVariant::mma_small, true},
     {"own fma_large", MatmulVariant::fma_large, false},

@@ -533,10 +533,6 @@ template <int N, class T>
 DEVICE Packet<T, N> load_whole(const T* from) {
   return *reinterpret_cast<const Packet<T, N>*>(from);
 }
-template <class T, int N>
-DEVICE void store_whole(T* to, const Packet<T, N>& run) {
-  write_whole(reinterpret_cast<Packet<T, N>*>(to), run);
-}
 
 // N neighbours of a row whose elements lie `stride` apart, from column `column` on.
 template <int N, class T>
@@ -554,8 +550,6 @@ DEVICE Packet<T, N> load_run(const T* row, i64 stride, i64 column) {
 template <class Sum>
 struct Partial {
   static constexpr int run_bytes = sizeof(Sum);
-  template <int N>
-  struct Inputs {};
   Sum* sums;
   i64 rows, columns;
   u64 products;
@@ -564,14 +558,6 @@ struct Partial {
   template <int N>
   DEVICE void operator()(i64 row, i64 column, const Packet<Sum, N>& run) const {
     store_run(layer + row * columns + column, run);
-  }
-  template <int N>
-  DEVICE Inputs<N> fetch(i64, i64) const {
-    return {};
-  }
-  template <int N>
-  DEVICE void operator()(i64 row, i64 column, const Packet<Sum, N>& run, const Inputs<N>&) const {
-    (*this)(row, column, run);
   }
 };
 

@@ -196,22 +196,6 @@ DEVICE Packet<T, N> read_whole(const Packet<T, N>& from) {
   return bit_cast<Packet<T, N>>(reinterpret_cast<const Words<T, N>&>(from));
 }
 
-// A packet into global memory by as few stores as can be: put together from elements, some compilers take it
-// apart again.
-template <class T, int N>
-DEVICE void write_whole(Packet<T, N>* to, const Packet<T, N>& packet) {
-#ifdef HEARTH_NVIDIA
-  if constexpr (sizeof(T) * N == 16) {
-    const auto words = bit_cast<Packet<u32, 4>>(packet);
-    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(words.element[0]),
-                 "r"(words.element[1]), "r"(words.element[2]), "r"(words.element[3])
-                 : "memory");
-    return;
-  }
-#endif
-  *to = packet;
-}
-
 // Arrays among a kernel's arguments: either they can be read at any index, and loops over them stay loops,
 // which takes fewer registers, or every index has to be known, by unrolling.
 #ifdef HEARTH_AMD

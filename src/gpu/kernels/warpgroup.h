@@ -73,6 +73,17 @@ DEVICE void copy_box(u32 to, const TensorMap* map, u64* barrier, i32 x, i32 y, i
       : "memory");
 }
 
+// Panels to a box of three axes; what is outside of the result is not written. Copies belong to the thread
+// that begins them: it ends a set of them, and waits until all of its sets have been read.
+DEVICE void store_box(const TensorMap* map, u32 from, i32 x, i32 y, i32 z) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map),
+      "r"(from), "r"(x), "r"(y), "r"(z)
+      : "memory");
+}
+DEVICE void end_stores() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+DEVICE void wait_stores_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+
 // ---- registers ----
 
 template <int COUNT>

@@ -1,18 +1,20 @@
 // Products on the matrix unit of sm_90, which four waves (128 threads) drive together: it reads tiles from
 // shared memory by itself, and a copy engine brings them there.
 //
-// A block is three groups of 128 threads. One thread of the first keeps the copy engine busy; the other two
-// groups multiply: together, each 64 rows of a tile of 128, or in turns, each every other tile, so that one
-// multiplies while the other stores its results. A ring of stages lies between them: `full` barriers say that
-// a stage has arrived, `empty` ones that it has been read, `turns` that all stages of the tile before have
-// been asked for (a barrier tells only two neighbouring rounds of the ring apart). Blocks stay for several
-// tiles, so that the copies for the next one go on while results are stored.
+// A block is three groups of four waves. Two groups multiply, each 64 rows of a tile of 128, compute the
+// expression behind the product on the registers they have it in, and leave the results in slots of shared
+// memory. In the third, one thread brings operands, and one for each of the others stores their results and
+// brings what the expression reads of tensors that lie like the result: into the same slots, while the tile
+// is multiplied. All of that the copy engine does by itself. `full` barriers say that a stage of the operands
+// has arrived, `empty` ones that it has been read; `ready`, that a group may use its slots and has its inputs
+// in them, `done`, that results are there.
 //
 // Tiles lie as the copy engine leaves them with its 128-byte swizzle: an operand along K as rows of 64
 // elements, one along rows as slabs of 64 rows, a line of them for each k.
 #pragma once
 
 #include "gemm.h"
+#include "mma_chain.h"
 #include "warpgroup.h"
 
 namespace wgmma {
@@ -26,7 +28,6 @@ using warpgroup::take_registers;
 
 constexpr int depth = 64;       // of a stage
 constexpr int slab = 64 * 128;  // bytes of 64 rows and a stage of K
-constexpr int threads = 3 * 128;
 
 // ROWS rows from `row` and a stage of K from `k`.
 template <int ROWS, bool ALONG_K>
@@ -120,103 +121,110 @@ DEVICE void multiply_add(f32 (&sums)[N], u64 a, u64 b, bool adds = true) {
 #undef HEARTH_THIRTY_TWO
 #undef HEARTH_EIGHT
 
-// Four lanes have the columns of eight, two neighbours each. They exchange them, so that results are stored
-// and operands of the expression fetched in runs of 16 bytes: four neighbours of every other eight columns,
-// or all of every fourth eight.
-DEVICE f32 exchanged(f32 value, int with) { return __shfl_xor_sync(~0u, value, with); }
-// `sums` are this lane's parts of two eights, four apart; it gets the first half of the one or the other
-// half.
-DEVICE Packet<f32, 4> half_eight(const f32* sums, int lane) {
-  const bool odd = lane & 1;
-  Packet<f32, 4> run;
-#pragma unroll
-  for (int e = 0; e < 2; ++e) {
-    const f32 kept = odd ? sums[4 + e] : sums[e], got = exchanged(odd ? sums[e] : sums[4 + e], 1);
-    run.element[e] = odd ? got : kept;
-    run.element[2 + e] = odd ? kept : got;
-  }
-  return run;
-}
-DEVICE Packet<f32, 8> whole_eight(const f32* sums, int lane) {
-  const bool upper = lane & 2;
-  const Packet<f32, 4> first = half_eight(sums, lane), second = half_eight(sums + 8, lane);
-  Packet<f32, 8> run;
-#pragma unroll
-  for (int e = 0; e < 4; ++e) {
-    const f32 kept = upper ? second.element[e] : first.element[e],
-              got = exchanged(upper ? first.element[e] : second.element[e], 2);
-    run.element[e] = upper ? got : kept;
-    run.element[4 + e] = upper ? kept : got;
-  }
-  return run;
-}
+// ---- results ----
 
-// A lane's sums of PARTS times 64 rows and COLUMNS columns, as runs along a row: of `row` and of `row` + 8 of
-// each part, from `column` on. With HALVES the sums of as many columns of the right half follow those of the
-// left half.
-template <int PARTS, int COLUMNS, bool HALVES, int RUN>
-struct LaneRuns {
-  static constexpr int run = RUN, unit = 2 * run, of_part = COLUMNS / unit, count = PARTS * of_part;
-  static_assert(COLUMNS % (4 * run) == 0, "whole exchanges");
-  const f32 (&sums)[PARTS][HALVES ? COLUMNS : COLUMNS / 2];
-  i64 first_row, first_column;
-  int lane;
+// A slot: 64 rows by WIDTH elements of 16 bits, in panels.
+template <int WIDTH>
+constexpr int slot_bytes = 64 * WIDTH * 2;
 
-  DEVICE i64 row(int item) const { return first_row + item / of_part * 64 + item % 2 * 8; }
-  DEVICE i64 column(int item) const {
-    return first_column + item % of_part / 2 * unit * 2 + (run == 8 ? lane * 8 : lane % 2 * 8 + lane / 2 * 4);
+// A group's slots, as the lane of a wave sees them. The unit leaves 16 rows to a wave, of every eight columns
+// two neighbours to a lane in each of two rows, eight apart. Four such squares of eight, below and beside
+// each other, are read and written as one.
+template <int WIDTH>
+struct LaneSlots {
+  static_assert(WIDTH % 64 == 0, "whole panels");
+  u32 base, row;
+
+  DEVICE LaneSlots(const char* slots, int thread)
+      : base(warpgroup::shared_address(slots)), row(thread / 32 * 16 + thread % 16) {}
+  DEVICE u32 place(int slot, int piece) const {
+    const u32 at = (u32)piece % 8 + threadIdx.x % 32 / 16;
+    return base + slot * slot_bytes<WIDTH> + piece / 8 * slab + row * 128 + (at ^ row % 8) * 16;
   }
-  DEVICE auto values(int item) const {
-    const f32* from = sums[item / of_part] + item % of_part / 2 * unit + item % 2 * 2;
-    if constexpr (HALVES)
-      return gemm::Pair<f32, run>{exchanged_run(from), exchanged_run(from + COLUMNS / 2)};
-    else
-      return exchanged_run(from);
+  DEVICE void read(int slot, int piece, u32 (&words)[4]) const {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                 : "r"(place(slot, piece)));
   }
-  DEVICE auto exchanged_run(const f32* from) const {
-    if constexpr (run == 8)
-      return whole_eight(from, lane);
-    else
-      return half_eight(from, lane);
+  DEVICE void write(int slot, int piece, const u32 (&words)[4]) const {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(place(slot, piece)),
+                 "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3]));
   }
 };
 
-// Uses COUNT things in order. What they need of memory is fetched before, BATCH by BATCH: the first ones
-// before `ready()`, others while those before them are used.
-template <int COUNT, int BATCH, class Fetched, class Fetch, class Ready, class Use>
-DEVICE void fetched_ahead(Fetch fetch, Ready ready, Use use) {
-  Fetched held[2][BATCH];
+// The tensors behind slots. Inputs that are `stacked` are other ones for every product.
+template <int INPUTS, int RESULTS>
+struct SlotMaps {
+  static constexpr int inputs = INPUTS, results = RESULTS, slots = INPUTS > RESULTS ? INPUTS : RESULTS;
+  const TensorMap *input[INPUTS > 0 ? INPUTS : 1], *result[RESULTS];
+  u32 stacked;
+
+  template <int WIDTH>
+  DEVICE void bring(u32 slots, u64* barrier, i32 row, i32 column, i32 product) const {
+    if (INPUTS == 0) return barrier_arrive(barrier);
+    barrier_expect(barrier, INPUTS * slot_bytes<WIDTH>);
 #pragma unroll
-  for (int first = -BATCH; first < COUNT; first += BATCH) {
-    const int next = first + BATCH, to = next / BATCH % 2;
+    for (int i = 0; i < INPUTS; ++i)
 #pragma unroll
-    for (int i = 0; i < BATCH; ++i)
-      if (next + i < COUNT) held[to][i] = fetch(next + i);
-    if (first < 0) {
-      ready();
-      continue;
-    }
-#pragma unroll
-    for (int i = 0; i < BATCH; ++i)
-      if (first + i < COUNT) use(first + i, held[1 - to][i]);
+      for (int x = 0; x < WIDTH; x += 64)
+        warpgroup::copy_box(slots + i * slot_bytes<WIDTH> + x / 64 * slab, input[i], barrier, column + x, row,
+                            stacked >> i & 1 ? product : 0);
   }
-}
+  // Returns when the slots may be used again.
+  template <int WIDTH>
+  DEVICE void store(u32 slots, const GemmShape& shape, i32 row, i32 column, i32 product) const {
+#pragma unroll
+    for (int k = 0; k < RESULTS; ++k)
+#pragma unroll
+      for (int x = 0; x < WIDTH; x += 64)
+        if (row < shape.rows && column + x < shape.columns)
+          warpgroup::store_box(result[k], slots + k * slot_bytes<WIDTH> + x / 64 * slab, column + x, row,
+                               product);
+    warpgroup::end_stores();
+    warpgroup::wait_stores_read();
+  }
+};
+// Results that go from registers to memory instead.
+struct NoSlots {
+  static constexpr int inputs = 0, results = 0, slots = 0;
+};
 
 // What becomes of results before they are stored: nothing, or a rope.
 struct NotTurned {
   static constexpr bool turns = false;
+  struct Angles {};
+  template <int WIDTH>
+  DEVICE Angles fetch(i64, i64, int) const {
+    return {};
+  }
 };
 template <class T, int HALF, bool INTERLEAVED>
 struct Turned {
   static constexpr bool turns = true;
-  // Of a row, a lane has every fourth run of eight columns: so many of a head. Where pairs are HALF apart,
-  // both of one are in runs of the same lane; the first half of them has the angles.
-  static constexpr int runs = 2 * HALF / 32, with_angles = INTERLEAVED ? runs : runs / 2,
-                       pairs = INTERLEAVED ? 4 : 8;
+  // Pieces of a head that have angles of their own: all, or, where pairs are HALF apart, its first half.
+  static constexpr int pieces = (INTERLEAVED ? 2 * HALF : HALF) / 8, pairs = INTERLEAVED ? 1 : 2;
   struct Angles {
-    Packet<f32, pairs> cosine, sine;
+    Packet<f32, pairs> cosine[pieces][2], sine[pieces][2];  // of both rows of a lane
   };
   GemmTurn turn;
+
+  DEVICE bool inside(i64 column) const { return column >= turn.begin && column < turn.end; }
+  // All heads of a row have the same angles; rows beyond the last have some, too.
+  template <int WIDTH>
+  DEVICE Angles fetch(i64 row, i64 column, int lane) const {
+    Angles angles{};
+    if (column >= turn.end || column + WIDTH <= turn.begin) return angles;
+#pragma unroll
+    for (int below = 0; below < 2; ++below) {
+      const u32 from = (u32)(row + below * 8) % (u32)turn.time * HALF + lane % 4 * pairs;
+#pragma unroll
+      for (int p = 0; p < pieces; ++p) {
+        angles.cosine[p][below] = gemm::load_whole<pairs>(turn.cosine + from + p * 4 * pairs);
+        angles.sine[p][below] = gemm::load_whole<pairs>(turn.sine + from + p * 4 * pairs);
+      }
+    }
+    return angles;
+  }
 
   // Of what would have been stored.
   DEVICE static void rotate(f32& a, f32& b, f32 cosine, f32 sine) {
@@ -224,84 +232,103 @@ struct Turned {
     a = x * cosine - y * sine;
     b = x * sine + y * cosine;
   }
-
-  // Angles are those of a row, for all heads that the tile has of it; rows beyond the last have some, too.
-  // The result has whole runs.
-  template <class Runs, class Finish, class Ready>
-  DEVICE void store(const GemmShape& shape, const Finish& finish, const Runs& all, Ready ready) const {
-    constexpr int heads = Runs::of_part / (2 * runs), columns = heads * 2 * HALF;
-    static_assert(Runs::run == 8 && Runs::of_part % (2 * runs) == 0, "whole heads");
-    const bool touched = all.first_column < turn.end && all.first_column + columns > turn.begin;
-    const auto fetch = [&](int set) -> Angles {
-      if (!touched) return {};
-      const u32 at = (u32)all.row(first_item<Runs>(set)) % (u32)turn.time * HALF +
-                     (u32)(set / 2 % with_angles * 4 + all.lane) * pairs;
-      return {gemm::load_whole<pairs>(turn.cosine + at), gemm::load_whole<pairs>(turn.sine + at)};
-    };
-    const auto put = [&](int item, const Packet<f32, 8>& run) {
-      if (all.row(item) < shape.rows && all.column(item) < shape.columns)
-        finish(all.row(item), all.column(item), run);
-    };
-    constexpr int sets = Runs::count / Runs::of_part * 2 * with_angles;
-    fetched_ahead<sets, 1, Angles>(fetch, ready, [&](int set, const Angles& angles) {
+  template <int WIDTH>
+  DEVICE void finish(f32 (&sums)[WIDTH / 2], const Angles& angles, i64 column,
+                     const LaneSlots<WIDTH>& slots) const {
+    static_assert(WIDTH % (2 * HALF) == 0, "whole heads");
 #pragma unroll
-      for (int head = 0; head < heads; ++head) {
-        const int item = first_item<Runs>(set) + head * 2 * runs;
-        const i64 column = all.first_column + head * 2 * HALF;
-        const bool inside = column >= turn.begin && column < turn.end;
-        Packet<f32, 8> run = all.values(item);
-        if constexpr (INTERLEAVED) {
-          if (inside)
+    for (int head = 0; head < WIDTH; head += 2 * HALF)
+      if (inside(column + head))
 #pragma unroll
-            for (int e = 0; e < pairs; ++e)
-              rotate(run.element[2 * e], run.element[2 * e + 1], angles.cosine.element[e],
-                     angles.sine.element[e]);
-        } else {
-          constexpr int other = 2 * with_angles;
-          Packet<f32, 8> right = all.values(item + other);
-          if (inside)
+        for (int p = 0; p < pieces; ++p)
 #pragma unroll
-            for (int e = 0; e < pairs; ++e)
-              rotate(run.element[e], right.element[e], angles.cosine.element[e], angles.sine.element[e]);
-          put(item + other, right);
-        }
-        put(item, run);
-      }
-    });
-  }
-  // Of the first head, with the angles of this number: two rows of each part, and those of their runs that
-  // have angles.
-  template <class Runs>
-  DEVICE static constexpr int first_item(int set) {
-    constexpr int of_part = 2 * with_angles;
-    return set / of_part * Runs::of_part + set % of_part;
+          for (int below = 0; below < 2; ++below) {
+            f32* pair = sums + head / 2 + p * 4 + below * 2;
+            const auto &cosine = angles.cosine[p][below].element, &sine = angles.sine[p][below].element;
+            if constexpr (INTERLEAVED) {
+              rotate(pair[0], pair[1], cosine[0], sine[0]);
+            } else {
+              rotate(pair[0], pair[HALF / 2], cosine[0], sine[0]);
+              rotate(pair[1], pair[HALF / 2 + 1], cosine[1], sine[1]);
+            }
+          }
+#pragma unroll
+    for (int piece = 0; piece < WIDTH / 8; piece += 2) {
+      u32 words[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        words[i] = chain::pack(T{}, sums[piece * 4 + 2 * i], sums[piece * 4 + 2 * i + 1]);
+      slots.write(0, piece, words);
+    }
   }
 };
 
-// Stores a lane's results after `ready()`. `inside`: all of them are inside of the result.
-template <bool HALVES, class Runs, class Finish, class Turn, class Ready>
-DEVICE void store_runs(const GemmShape& shape, const Finish& finish, const Turn& turn, const Runs& all,
-                       bool inside, Ready ready) {
-  using Inputs = typename Finish::template Inputs<Runs::run>;
-  if constexpr (Turn::turns) {
-    turn.store(shape, finish, all, ready);
-  } else if (!inside || (HALVES && __is_empty(Inputs))) {
-    // Halves that wait for nothing go one by one: several at once would need more registers than there are.
-    ready();
+// Two neighbours of the product; with HALVES those of the right half, too, whose sums follow the left ones.
+template <int WIDTH, bool HALVES, int N>
+DEVICE auto neighbours(const f32 (&sums)[N], int i) {
+  const Packet<f32, 2> left{{sums[i], sums[i + 1]}};
+  if constexpr (HALVES)
+    return gemm::Pair<f32, 2>{left, {{sums[WIDTH / 2 + i], sums[WIDTH / 2 + i + 1]}}};
+  else
+    return left;
+}
+
+// Computes the expression on a lane's sums, from row `row` and column `column` on, into slots.
+template <int WIDTH, bool HALVES, class Maps, class Finish, int N>
+DEVICE void finish_in_slots(const Finish& finish, const f32 (&sums)[N], i64 row, i64 column,
+                            const LaneSlots<WIDTH>& slots) {
 #pragma unroll
-    for (int item = 0; item < Runs::count; ++item)
-      gemm::finish_run(shape, finish, all.row(item), all.column(item), all.values(item));
-  } else {
-    constexpr int batch = sizeof(Inputs) <= 16 ? 4 : 2;
-    fetched_ahead<Runs::count, batch, Inputs>(
-        [&](int item) { return finish.template fetch<Runs::run>(all.row(item), all.column(item)); }, ready,
-        [&](int item, const Inputs& inputs) {
-          finish(all.row(item), all.column(item), all.values(item), inputs);
-        });
+  for (int piece = 0; piece < WIDTH / 8; piece += 2) {
+    u32 inputs[Maps::slots][4], results[Maps::slots][4];
+#pragma unroll
+    for (int i = 0; i < Maps::inputs; ++i) slots.read(i, piece, inputs[i]);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      u32 from[Maps::slots], to[Maps::slots];
+#pragma unroll
+      for (int k = 0; k < Maps::inputs; ++k) from[k] = inputs[k][i];
+      finish(row + i % 2 * 8, column + (piece + i / 2) * 8,
+             neighbours<WIDTH, HALVES>(sums, piece * 4 + 2 * i), from, to);
+#pragma unroll
+      for (int k = 0; k < Maps::results; ++k) results[k][i] = to[k];
+    }
+#pragma unroll
+    for (int k = 0; k < Maps::results; ++k) slots.write(k, piece, results[k]);
+  }
+}
+
+// The same without slots. Four lanes have the columns of eight, two neighbours each: they exchange them for
+// runs of four.
+DEVICE Packet<f32, 4> exchanged(const f32* sums, int lane) {
+  const bool odd = lane & 1;
+  Packet<f32, 4> run;
+#pragma unroll
+  for (int e = 0; e < 2; ++e) {
+    const f32 kept = odd ? sums[4 + e] : sums[e];
+    const f32 got = __shfl_xor_sync(~0u, odd ? sums[e] : sums[4 + e], 1);
+    run.element[e] = odd ? got : kept;
+    run.element[2 + e] = odd ? kept : got;
+  }
+  return run;
+}
+template <int WIDTH, bool HALVES, class Finish, int N>
+DEVICE void finish_in_memory(const GemmShape& shape, const Finish& finish, const f32 (&sums)[N], i64 row,
+                             i64 column, int lane) {
+#pragma unroll
+  for (int item = 0; item < WIDTH / 8; ++item) {
+    const f32* from = sums + item / 2 * 8 + item % 2 * 2;  // of two eights
+    const i64 to_row = row + item % 2 * 8, to = column + item / 2 * 16 + lane % 2 * 8 + lane % 4 / 2 * 4;
+    const Packet<f32, 4> run = exchanged(from, lane);
+    if constexpr (HALVES)
+      gemm::finish_run(shape, finish, to_row, to, gemm::Pair<f32, 4>{run, exchanged(from + WIDTH / 2, lane)});
+    else
+      gemm::finish_run(shape, finish, to_row, to, run);
   }
 }
 
 // ---- a block's work ----
+
+constexpr int threads = 3 * 128;
 
 struct Ring {
   int stage = 0;
@@ -312,35 +339,33 @@ struct Ring {
     stage = 0;
     parity ^= 1;
   }
-  template <int STAGES>
-  DEVICE void skip(int count) {
-    const int to = stage + count;
-    stage = to % STAGES;
-    parity ^= (u32)(to / STAGES) & 1;
-  }
 };
 
-// Tiles of 128 rows. `memory` is STAGES * stage_bytes<COLUMNS> bytes of shared memory from a multiple of
-// 1024.
+// Tiles of 128 rows. `memory`, of shared memory from a multiple of 1024 on, has STAGES stages and, of each
+// group, Maps::slots slots.
 template <int COLUMNS>
 constexpr int stage_bytes = (128 + COLUMNS) * depth * 2;
 
 // With HALVES half the columns of a tile are of the left half of b's rows, which are twice the columns of the
 // result, and half are those of the right half that belong to them.
-template <class T, int COLUMNS, int STAGES, bool IN_TURNS, bool ALONG_K_A, bool ALONG_K_B, bool HALVES,
+template <class T, int COLUMNS, int STAGES, bool ALONG_K_A, bool ALONG_K_B, bool HALVES, class Maps,
           class Finish, class Turn>
 DEVICE void multiply(const GemmShape& shape, const TensorMap* map_a, const TensorMap* map_b, bool stacked_a,
-                     bool stacked_b, char* memory, Finish finish, Turn turn) {
-  __shared__ u64 full[STAGES], empty[STAGES], turns[2];
+                     bool stacked_b, char* memory, Maps maps, Finish finish, Turn turn) {
   static_assert(ALONG_K_B || !HALVES, "halves lie along K");
+  __shared__ u64 full[STAGES], empty[STAGES], ready[2], done[2];
   constexpr int tile_a = 128 * depth * 2;
   constexpr int width = HALVES ? COLUMNS / 2 : COLUMNS;  // of the result
+  constexpr bool has_slots = Maps::slots > 0;
   if (threadIdx.x == 0) {
     for (int i = 0; i < STAGES; ++i) {
       barrier_init(full + i, 1);
-      barrier_init(empty + i, IN_TURNS ? 1 : 2);
+      barrier_init(empty + i, 2);
     }
-    for (int i = 0; i < 2; ++i) barrier_init(turns + i, 1);
+    for (int i = 0; i < 2; ++i) {
+      barrier_init(ready + i, 1);
+      barrier_init(done + i, 4);
+    }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   }
@@ -350,60 +375,66 @@ DEVICE void multiply(const GemmShape& shape, const TensorMap* map_a, const Tenso
     const i64 begin = job.split * shape.split_depth, rest = shape.depth - begin;
     return (int)(((rest < shape.split_depth ? rest : shape.split_depth) + depth - 1) / depth);
   };
+  const auto slots_of = [&](int part) {
+    return memory + STAGES * stage_bytes<COLUMNS> + part * Maps::slots * slot_bytes<width>;
+  };
   // From a lane, so that the compiler knows it to be the same in all of a wave.
-  const int group = __shfl_sync(~0u, (int)threadIdx.x / 128, 0);
-  Ring ring;
+  const int wave = __shfl_sync(~0u, (int)threadIdx.x / 32, 0), group = wave / 4;
   if (group == 0) {
-    give_registers<24>();
-    if (threadIdx.x != 0) return;
-    for (u64 index = blockIdx.x; index < jobs; index += gridDim.x) {
-      const gemm::Job job = gemm::job(shape, index);
-      const i32 row = (i32)job.row_tile * 128, column = (i32)job.column_tile * width;
-      const i32 product_a = stacked_a ? (i32)job.product : 0, product_b = stacked_b ? (i32)job.product : 0;
-      i32 k = (i32)(job.split * shape.split_depth);
-      for (int step = steps(job); step > 0; --step, k += depth) {
-        char* tile = memory + ring.stage * stage_bytes<COLUMNS>;
-        barrier_wait(empty + ring.stage,
-                     ring.parity ^ 1);  // the first time round there is nobody to wait for
-        barrier_expect(full + ring.stage, stage_bytes<COLUMNS>);
-        copy_tile<128, ALONG_K_A>(tile, map_a, row, k, product_a, full + ring.stage);
-        copy_tile<width, ALONG_K_B>(tile + tile_a, map_b, column, k, product_b, full + ring.stage);
-        if constexpr (HALVES)
-          copy_tile<width, ALONG_K_B>(tile + tile_a + width * depth * 2, map_b, (i32)shape.columns + column,
-                                      k, product_b, full + ring.stage);
-        ring.next<STAGES>();
+    give_registers<40>();
+    if (threadIdx.x % 32 != 0) return;
+    if (wave == 0) {
+      Ring ring;
+      for (u64 index = blockIdx.x; index < jobs; index += gridDim.x) {
+        const gemm::Job job = gemm::job(shape, index);
+        const i32 row = (i32)job.row_tile * 128, column = (i32)job.column_tile * width;
+        const i32 product_a = stacked_a ? (i32)job.product : 0, product_b = stacked_b ? (i32)job.product : 0;
+        i32 k = (i32)(job.split * shape.split_depth);
+        for (int step = steps(job); step > 0; --step, k += depth) {
+          char* tile = memory + ring.stage * stage_bytes<COLUMNS>;
+          barrier_wait(empty + ring.stage,
+                       ring.parity ^ 1);  // the first time round there is nobody to wait for
+          barrier_expect(full + ring.stage, stage_bytes<COLUMNS>);
+          copy_tile<128, ALONG_K_A>(tile, map_a, row, k, product_a, full + ring.stage);
+          copy_tile<width, ALONG_K_B>(tile + tile_a, map_b, column, k, product_b, full + ring.stage);
+          if constexpr (HALVES)
+            copy_tile<width, ALONG_K_B>(tile + tile_a + width * depth * 2, map_b, (i32)shape.columns + column,
+                                        k, product_b, full + ring.stage);
+          ring.next<STAGES>();
+        }
+      }
+    } else if constexpr (has_slots) {
+      if (wave > 2) return;
+      const int part = wave - 1;
+      const u32 slots = warpgroup::shared_address(slots_of(part));
+      u32 parity = 0;
+      for (u64 index = blockIdx.x; index < jobs; index += gridDim.x, parity ^= 1) {
+        const gemm::Job job = gemm::job(shape, index);
+        const i32 row = (i32)job.row_tile * 128 + part * 64, column = (i32)job.column_tile * width;
+        maps.template bring<width>(slots, ready + part, row, column, (i32)job.product);
+        barrier_wait(done + part, parity);
+        maps.template store<width>(slots, shape, row, column, (i32)job.product);
       }
     }
   } else {
-    take_registers<240>();
-    const int thread = (int)threadIdx.x % 128;
-    constexpr int parts = IN_TURNS ? 2 : 1;  // of 64 rows
-    const int first_part = IN_TURNS ? 0 : group - 1;
-    f32 sums[parts][COLUMNS / 2];
-    u32 round = 0;
-    for (u64 index = blockIdx.x; index < jobs; index += gridDim.x, ++round) {
+    take_registers<232>();
+    const int part = group - 1, thread = (int)threadIdx.x % 128;
+    f32 sums[COLUMNS / 2];
+    Ring ring;
+    u32 parity = 0;
+    for (u64 index = blockIdx.x; index < jobs; index += gridDim.x, parity ^= 1) {
       const gemm::Job job = gemm::job(shape, index);
-      if (IN_TURNS) {
-        if (round % 2 != (u32)group - 1) {
-          ring.skip<STAGES>(steps(job));
-          continue;
-        }
-        if (round > 0) barrier_wait(turns + round % 2, (round - 1) / 2 % 2);
-      }
       int last = -1;
 #pragma unroll 1
       for (int step = steps(job); step > 0; --step) {
         const char* tile = memory + ring.stage * stage_bytes<COLUMNS>;
-        const u64 a = descriptor(tile + first_part * slab), b = descriptor(tile + tile_a);
+        const u64 a = descriptor(tile + part * slab), b = descriptor(tile + tile_a);
         barrier_wait(full + ring.stage, ring.parity);
         fence();
 #pragma unroll
         for (int k = 0; k < depth / 16; ++k)
-#pragma unroll
-          for (int part = 0; part < parts; ++part)
-            multiply_add<T, ALONG_K_A, ALONG_K_B>(sums[part],
-                                                  a + part * (slab >> 4) + k * descriptor_step<ALONG_K_A>,
-                                                  b + k * descriptor_step<ALONG_K_B>, last >= 0 || k > 0);
+          multiply_add<T, ALONG_K_A, ALONG_K_B>(sums, a + k * descriptor_step<ALONG_K_A>,
+                                                b + k * descriptor_step<ALONG_K_B>, last >= 0 || k > 0);
         commit();
         // The stage before has been read when its products are done; those of this one go on.
         wait<1>();
@@ -411,17 +442,25 @@ DEVICE void multiply(const GemmShape& shape, const TensorMap* map_a, const Tenso
         last = ring.stage;
         ring.next<STAGES>();
       }
-      if (IN_TURNS && thread == 0) barrier_arrive(turns + (round + 1) % 2);
-      // A wave has 16 rows; a lane two of them, and two neighbours of every eight columns.
-      const i64 row = (i64)job.row_tile * 128 + first_part * 64, column = (i64)job.column_tile * width;
+      const i64 row = (i64)job.row_tile * 128 + part * 64 + thread / 32 * 16 + thread % 32 / 4,
+                column = (i64)job.column_tile * width;
       finish.start(job.product, job.split);
-      using Runs = LaneRuns<parts, width, HALVES, Finish::run_bytes == 2 ? 8 : 4>;
-      store_runs<HALVES>(shape, finish, turn,
-                         Runs{sums, row + thread / 32 * 16 + thread % 32 / 4, column, thread % 4},
-                         row + parts * 64 <= shape.rows && column + width <= shape.columns, [&] {
-                           wait<0>();
-                           if (thread == 0 && last >= 0) barrier_arrive(empty + last);
-                         });
+      const auto angles = turn.template fetch<width>(row, column, thread);
+      wait<0>();
+      if (thread == 0) barrier_arrive(empty + last);
+      if constexpr (has_slots) {
+        const LaneSlots<width> slots(slots_of(part), thread);
+        barrier_wait(ready + part, parity);
+        if constexpr (Turn::turns)
+          turn.template finish<width>(sums, angles, column, slots);
+        else
+          finish_in_slots<width, HALVES, Maps>(finish, sums, row, column + thread % 4 * 2, slots);
+        warpgroup::publish_to_unit();
+        __syncwarp();
+        if (thread % 32 == 0) barrier_arrive(done + part);
+      } else {
+        finish_in_memory<width, HALVES>(shape, finish, sums, row, column, thread);
+      }
     }
   }
 }
