@@ -50,18 +50,11 @@ class Norm : public nn::Module {
   double epsilon_;
 };
 
-// (batch, length, heads * size) -> (batch, heads, length, size)
-Tensor split_heads(const Tensor& x, std::int64_t heads) {
-  return x.reshape({x.size(0), x.size(1), heads, -1}).transpose(1, 2);
-}
-
-// The heads of each token turned by its position. As rows of (length * heads) they stay where they are, on
-// the way back too, and no product has to wait for a transposed copy.
-Tensor rotate(const Tensor& x, std::int64_t heads, double base) {
-  const DeviceScope here(x.device());
-  const std::int64_t length = x.size(1);
-  const Tensor positions = repeat_interleave(arange(length), heads, 0);
-  return rope(x.reshape({x.size(0), length * heads, -1}), positions, base).reshape(x.shape());
+// What several layers make of the same x, side by side: one product reads x once, there and on the way back.
+Tensor side_by_side(const Tensor& x, std::initializer_list<const nn::Linear*> layers) {
+  std::vector<Tensor> weights;
+  for (const nn::Linear* layer : layers) weights.push_back(low_precision(layer->weight));
+  return linear(low_precision(x), concat(weights));
 }
 
 class LlamaAttention : public nn::Module {
@@ -75,11 +68,17 @@ class LlamaAttention : public nn::Module {
   }
 
   Tensor forward(const Tensor& x) override {
+    const DeviceScope here(x.device());
     const std::int64_t heads = options_.heads, groups = options_.groups;
-    const Tensor q = rotate(q_proj_->forward(x), heads, options_.rope_base);
-    const Tensor k = rotate(k_proj_->forward(x), groups, options_.rope_base);
-    const Tensor seen = attention(split_heads(q, heads), split_heads(k, groups),
-                                  split_heads(v_proj_->forward(x), groups), {.causal = true, .mask = {}});
+    const Tensor all = side_by_side(x, {q_proj_.get(), k_proj_.get(), v_proj_.get()})
+                           .reshape({x.size(0), x.size(1), heads + 2 * groups, -1});
+    const auto part = [&](std::int64_t first, std::int64_t count) {
+      return narrow(all, 2, first, count).transpose(1, 2);  // (batch, heads, length, size)
+    };
+    const Tensor positions = arange(x.size(1));
+    const Tensor seen = attention(rope(part(0, heads), positions, options_.rope_base),
+                                  rope(part(heads, groups), positions, options_.rope_base),
+                                  part(heads + groups, groups), {.causal = true, .mask = {}});
     return o_proj_->forward(seen.transpose(1, 2).reshape({x.size(0), x.size(1), options_.width}));
   }
 
@@ -96,7 +95,9 @@ class LlamaFeedForward : public nn::Module {
     down_proj_ = register_module("down_proj", projection(o.feed_forward, o.width, residual_scale(o)));
   }
   Tensor forward(const Tensor& x) override {
-    return down_proj_->forward(silu(gate_proj_->forward(x)) * up_proj_->forward(x));
+    const Tensor both = side_by_side(x, {gate_proj_.get(), up_proj_.get()});
+    const std::int64_t half = both.size(-1) / 2;
+    return down_proj_->forward(silu(narrow(both, -1, 0, half)) * narrow(both, -1, half, half));
   }
 
  private:
