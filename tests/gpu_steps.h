@@ -74,20 +74,27 @@ inline Step step_of(Op op, Attributes attributes, const std::vector<Array>& inpu
   return step;
 }
 
+inline std::vector<Array> run_all_on_gpu(GpuDevice& gpu, const Step& step, const Kernel& kernel,
+                                         const std::vector<Array>& inputs, const Number* numbers = nullptr) {
+  std::vector<Array> outputs;
+  std::vector<OnGpu> memory, results;
+  std::vector<void*> pointers, result_pointers;
+  for (const Array& input : inputs) memory.emplace_back(gpu, input, true);
+  for (const OnGpu& one : memory) pointers.push_back(one.data());
+  for (const Layout& output : step.outputs) {
+    outputs.push_back(cpu::empty_array(output.dtype, output.shape));
+    results.emplace_back(gpu, outputs.back(), false);
+    result_pointers.push_back(results.back().data());
+  }
+  const auto scratch = gpu.pool().allocate(kernel.scratch_bytes());
+  kernel.run({pointers.data(), result_pointers.data(), numbers, scratch->data});
+  for (std::size_t k = 0; k < outputs.size(); ++k) results[k].copy_back(outputs[k]);
+  return outputs;
+}
 // The output of a step with one.
 inline Array run_on_gpu(GpuDevice& gpu, const Step& step, const Kernel& kernel,
                         const std::vector<Array>& inputs, const Number* numbers = nullptr) {
-  Array output = cpu::empty_array(step.outputs[0].dtype, step.outputs[0].shape);
-  std::vector<OnGpu> memory;
-  std::vector<void*> pointers;
-  for (const Array& input : inputs) memory.emplace_back(gpu, input, true);
-  for (const OnGpu& one : memory) pointers.push_back(one.data());
-  const OnGpu result(gpu, output, false);
-  const auto scratch = gpu.pool().allocate(kernel.scratch_bytes());
-  void* output_pointer = result.data();
-  kernel.run({pointers.data(), &output_pointer, numbers, scratch->data});
-  result.copy_back(output);
-  return output;
+  return run_all_on_gpu(gpu, step, kernel, inputs, numbers).front();
 }
 
 // Elements agree within `tolerance` times the larger of 1 and their size; NaN meets NaN.

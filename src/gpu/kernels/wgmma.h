@@ -357,6 +357,7 @@ DEVICE void multiply(const GemmShape& shape, const TensorMap* map_a, const Tenso
   constexpr int tile_a = 128 * depth * 2;
   constexpr int width = HALVES ? COLUMNS / 2 : COLUMNS;  // of the result
   constexpr bool has_slots = Maps::slots > 0;
+  static_assert(has_slots || !Turn::turns, "turned heads are stored by way of slots");
   if (threadIdx.x == 0) {
     for (int i = 0; i < STAGES; ++i) {
       barrier_init(full + i, 1);
@@ -447,6 +448,7 @@ DEVICE void multiply(const GemmShape& shape, const TensorMap* map_a, const Tenso
       finish.start(job.product, job.split);
       const auto angles = turn.template fetch<width>(row, column, thread);
       wait<0>();
+      warpgroup::settle(sums);
       if (thread == 0) barrier_arrive(empty + last);
       if constexpr (has_slots) {
         const LaneSlots<width> slots(slots_of(part), thread);
