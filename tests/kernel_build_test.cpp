@@ -89,6 +89,18 @@ void expect_sound(const std::string& architecture, const std::string& name,
                                  << one.needed.kernel.source.text;
 }
 
+TEST_F(KernelBuild, ChipsThatTheCompilerDoesNotKnowAreRefused) {
+  require_architecture("gfx1100");
+  try {
+    require_architecture("gfx9999");
+    FAIL() << "was compiled";
+  } catch (const ValueError& error) {
+    const std::string message = error.what();
+    EXPECT_TRUE(message.starts_with("nothing can be compiled for gfx9999: ")) << message;
+    EXPECT_NE(message.find("invalid target"), std::string::npos) << message;
+  }
+}
+
 TEST_F(KernelBuild, ProductsOfBytesThatAreFetchedOneByOne) {
   for (const char* chip : {"gfx1100", "gfx1201"})
     expect_sound(chip, "matmul i8", [] {

@@ -90,6 +90,19 @@ bool is_one_of(const std::string& name, std::initializer_list<const char*> list)
 
 }  // namespace
 
+void require_architecture(const std::string& architecture) {
+  const gpu::Target target = gpu::target_of(architecture);
+  const gpu::Driver& driver = target.amd ? gpu::hip_driver() : gpu::cuda_driver();
+  try {
+    gpu::compile_uncached(driver, architecture, target.wave_size,
+                          {"nothing", "#include \"gpu.h\"\nKERNEL void nothing() {}\n", {}});
+  } catch (const CompileError& error) {
+    const std::string& log = error.log();
+    throw ValueError(fmt::format("nothing can be compiled for {}: {}", architecture,
+                                 log.empty() ? error.what() : log.substr(0, log.find('\n'))));
+  }
+}
+
 std::vector<NeededKernel> find_kernels(const std::string& architecture,
                                        const std::vector<Workload>& workloads) {
   Device device;

@@ -32,6 +32,9 @@ struct BuiltKernel {
   std::string problem;                       // empty: it was compiled
 };
 
+// Throws ValueError where the compiler for it does not know this architecture.
+void require_architecture(const std::string& architecture);
+
 // Runs the workloads on a GPU of this architecture that is not there. Throws what a workload throws.
 // The default device changes meanwhile: one thread at a time.
 std::vector<NeededKernel> find_kernels(const std::string& architecture,

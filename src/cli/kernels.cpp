@@ -228,7 +228,9 @@ void show_progress(std::size_t done, std::size_t all) {
 int build_all(const KernelsOptions& options) {
   std::vector<NeededKernel> needed;
   const auto chosen = workloads(options);
-  for (const std::string& name : architectures(options)) {
+  const auto chips = architectures(options);
+  for (const std::string& name : chips) require_architecture(name);
+  for (const std::string& name : chips) {
     const auto kernels = find_kernels(name, chosen);
     needed.insert(needed.end(), kernels.begin(), kernels.end());
   }
