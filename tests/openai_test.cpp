@@ -129,6 +129,19 @@ TEST(OpenAi, SaysWhatIsWrong) {
            {R"({"messages": [{"role": "user", "content": "a"}], "tool_choice": "required"})", "tool_choice"},
            {R"({"messages": [{"role": "user", "content": "a"}], "tool_choice": {"type": "function"}})",
             "tool_choice"},
+           {R"({"messages": [{"role": "user", "content": "a"}], "tools": [{"function": {"name": "f"}}],
+                "tool_choice": {"type": "function", "function": {"name": "g"}}})",
+            "tool_choice"},
+           {R"({"messages": [{"role": "user", "content": "a"}], "tools": [{"function": {"name": "f"}}],
+                "tool_choice": "always"})",
+            "tool_choice"},
+           {R"({"messages": [{"role": "user", "content": "a"}], "tools": [{"function": {"name": "f"}}],
+                "tool_choice": "required", "response_format": {"type": "json_object"}})",
+            "tool_choice"},
+           {R"({"messages": [{"role": "user", "content": "a"}],
+                "tools": [{"function": {"name": "f", "parameters": {"type": "nothing"}}}],
+                "tool_choice": "required"})",
+            "tools"},
            {R"({"messages": []})", "messages"},
            {R"({"messages": "hi"})", "messages"},
            {R"({"messages": ["hi"]})", "messages"},
@@ -311,6 +324,47 @@ TEST(OpenAi, CallsOfToolsAreHeldBackFromAStream) {
   // Text that cannot be a call is not held back.
   AnswerStream stream(interface, call);
   EXPECT_EQ(stream.add("Hello").size(), 1u);
+}
+
+// Whatever the model: here one that knows nothing but stories.
+TEST(OpenAi, CallsOfToolsCanBeForced) {
+  const Interface interface = interface_with(plain_template);
+  const auto body = [](const json& choice) {
+    // In this order arguments have to come.
+    auto request = nlohmann::ordered_json::parse(R"({
+      "messages": [{"role": "user", "content": "hi"}], "max_tokens": 200,
+      "tools": [
+        {"type": "function", "function": {"name": "weather", "parameters": {
+          "type": "object", "$defs": {"Place": {"enum": ["Oslo", "Rome"]}},
+          "properties": {"place": {"$ref": "#/$defs/Place"},
+                         "days": {"type": "integer", "minimum": 1, "maximum": 9}},
+          "required": ["place", "days"]}}},
+        {"type": "function", "function": {"name": "clock"}}]})");
+    request["tool_choice"] = choice;
+    return request.dump();
+  };
+  const Call any = interface.chat(body("required")),
+             one = interface.chat(body({{"type", "function"}, {"function", {{"name", "weather"}}}}));
+  EXPECT_FALSE(interface.chat(body("auto")).options.grammar);
+  ASSERT_TRUE(any.options.grammar && one.options.grammar);
+  const char* const weather = R"({"name": "weather", "arguments": {"place": "Rome", "days": 2}})";
+  const char* const clock = R"({"name": "clock", "arguments": {}})";
+  EXPECT_TRUE(any.options.grammar->matches(weather) && one.options.grammar->matches(weather));
+  EXPECT_TRUE(any.options.grammar->matches(clock));
+  for (const char* text :
+       {clock, "Hello", R"({"name": "weather", "arguments": {"place": "Bonn", "days": 2}})",
+        R"({"name": "weather", "arguments": {}})", R"({"name": "weather"})"})
+    EXPECT_FALSE(one.options.grammar->matches(text)) << text;
+  Session session(storyteller());
+  const json choice =
+      json::parse(interface.answer(one, session.generate(one.prompt, one.options)))["choices"][0];
+  EXPECT_EQ(choice["finish_reason"], "tool_calls");
+  ASSERT_EQ(choice["message"]["tool_calls"].size(), 1u);
+  const json& function = choice["message"]["tool_calls"][0]["function"];
+  EXPECT_EQ(function["name"], "weather");
+  const json arguments = json::parse(function["arguments"].get<std::string>());
+  EXPECT_TRUE(arguments["place"] == "Oslo" || arguments["place"] == "Rome") << arguments;
+  EXPECT_TRUE(arguments["days"].is_number_integer()) << arguments;
 }
 
 TEST(OpenAi, ArgumentsOfFormerCallsAreObjectsToTheTemplate) {

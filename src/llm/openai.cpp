@@ -12,6 +12,7 @@
 #include "base/trimmed.h"
 #include "llm/bounded_json.h"
 #include "llm/chat_tokens.h"
+#include "llm/forced_calls.h"
 
 namespace hearth::llm::openai {
 namespace {
@@ -144,6 +145,21 @@ std::vector<std::string> tool_names(const Json& tools) {
   return names;
 }
 
+// The tools of which one must be called: none where the model may choose.
+std::vector<std::string> forced_tools(const Fields& fields, const std::vector<std::string>& tools) {
+  const Json* choice = fields.find("tool_choice");
+  if (choice == nullptr || *choice == "auto" || *choice == "none") return {};
+  if (tools.empty()) refuse("tool_choice", "there are no tools");
+  if (*choice == "required") return tools;
+  const Json* function = choice->is_object() ? Fields(*choice).find("function") : nullptr;
+  const Json* name = function != nullptr && function->is_object() ? Fields(*function).find("name") : nullptr;
+  if (name == nullptr || !name->is_string())
+    refuse("tool_choice", "known are auto, none, required and a function with a name");
+  if (std::find(tools.begin(), tools.end(), name->get<std::string>()) == tools.end())
+    refuse("tool_choice", fmt::format("'{}' is none of the tools", name->get<std::string>()));
+  return {name->get<std::string>()};
+}
+
 // Arguments of calls come back as text of JSON; templates take them apart.
 void read_arguments(Json& messages) {
   for (Json& message : messages) {
@@ -262,12 +278,17 @@ Call Interface::call(const Json& body, bool chat) const {
   if (const Json* more = fields.find("stream_options"); more != nullptr && more->is_object())
     call.usage_in_stream = Fields(*more).flag("include_usage");
   if (chat) {
-    const Json* choice = fields.find("tool_choice");
-    if (choice != nullptr && *choice != "auto" && *choice != "none")
-      refuse("tool_choice", "auto and none are known; a call cannot be forced");
-    if (const Json* tools = fields.find("tools");
-        tools != nullptr && (choice == nullptr || *choice != "none"))
-      call.tools = tool_names(*tools);
+    const Json *choice = fields.find("tool_choice"), *tools = fields.find("tools");
+    if (tools != nullptr && (choice == nullptr || *choice != "none")) call.tools = tool_names(*tools);
+    if (const auto forced = forced_tools(fields, call.tools); !forced.empty()) {
+      if (fields.find("grammar") != nullptr || fields.find("response_format") != nullptr)
+        refuse("tool_choice", "a call that must be made leaves nothing to response_format and grammar");
+      try {
+        options.grammar = Grammar::from_json_schema(forced_call_schema(*tools, forced).dump());
+      } catch (const FormatError& error) {
+        throw BadRequest(error.what(), "tools");
+      }
+    }
   }
   call.prompt = chat ? chat_prompt(body, !call.tools.empty()) : text_prompt(body);
   call.id = random_name(chat ? "chatcmpl-" : "cmpl-");
