@@ -13,6 +13,7 @@
 
 #include "gpu/block_planes.h"
 #include "gpu/block_product.h"
+#include "gpu/rope_angles.h"
 
 namespace hearth::gpu {
 namespace {
@@ -135,13 +136,11 @@ class FewRowsKernel final : public BlockProduct {
         steady_weights_((step.steady & 2) != 0),
         stored_(step.stored) {
     if (stored_) {
-      const Layout &positions = step.inputs[2], &frequencies = step.inputs[3],
-                   &cache = step.inputs[stored_->keys];
-      position_step_ = positions.strides[0];
-      frequencies_given_ = stored_->keys == 4;
-      const std::uint32_t turns = frequencies_given_ ? 1u << 2 | 1u << 3 : 1u << 2;
+      const Layout& cache = step.inputs[stored_->keys];
+      const bool frequencies_given = stored_->keys == 4;
+      turned_by_.emplace(step, 2, frequencies_given, stored_->rope, stored_->size / 2);
+      const std::uint32_t turns = frequencies_given ? 1u << 2 | 1u << 3 : 1u << 2;
       steady_turns_ = (step.steady & turns) == turns;
-      if (frequencies_given_) frequency_step_ = frequencies.strides[0];
       key_slot_step_ = step.inputs[stored_->keys + 1].strides[0];
       value_slot_step_ = step.inputs[stored_->values + 1].strides[0];
       cache_dtype_ = cache.dtype;
@@ -225,8 +224,7 @@ class FewRowsKernel final : public BlockProduct {
     void* const* out = arguments.outputs;
     for (const auto& [input, output] : {std::pair{stored_->keys, 1}, std::pair{stored_->values, 2}})
       if (in[input] != out[output]) copy_->run({in + input, out + output, nullptr, nullptr});
-    return {.turns = {in[2], position_step_, frequencies_given_ ? in[3] : nullptr, frequency_step_,
-                      stored_->rope.base, 1.0, static_cast<std::uint64_t>(stored_->size / 2)},
+    return {.turns = turned_by_->turns(in),
             .keys = {in[stored_->keys + 1], key_slot_step_, out[1]},
             .values = {in[stored_->values + 1], value_slot_step_, out[2]},
             .queries = out[0],
@@ -368,8 +366,9 @@ class FewRowsKernel final : public BlockProduct {
   std::size_t inputs_;
   bool steady_weights_;
   std::optional<StoredHeads> stored_;
-  std::int64_t position_step_ = 0, frequency_step_ = 0, key_slot_step_ = 0, value_slot_step_ = 0;
-  bool frequencies_given_ = false, steady_turns_ = false;  // of the rope's angles
+  std::optional<RopeInputs> turned_by_;
+  std::int64_t key_slot_step_ = 0, value_slot_step_ = 0;
+  bool steady_turns_ = false;  // of the rope's angles
   DType cache_dtype_ = DType::f32;
   std::int64_t cache_slots_ = 0;
   std::unique_ptr<Kernel> copy_;

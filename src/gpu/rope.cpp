@@ -23,16 +23,11 @@ class RopeKernel final : public Kernel {
       : device_(device),
         attributes_(std::get<RopeAttributes>(step.attributes)),
         dtype_(step.inputs[0].dtype),
-        position_step_(step.inputs[1].strides[0]),
-        frequency_step_(step.inputs.size() > 2 ? step.inputs[2].strides[0] : 0),
-        frequencies_given_(step.inputs.size() > 2) {
-    if (step.inputs[1].dtype != DType::i64)
-      throw DTypeError(
-          fmt::format("[rope] positions are {}; i64 is needed", dtype_name(step.inputs[1].dtype)));
+        half_(step.inputs[0].shape.back() / 2),
+        turned_by_(step, 1, step.inputs.size() > 2, attributes_, half_) {
     if (!is_floating(dtype_)) throw DTypeError(fmt::format("[rope] no kernel for {}", dtype_name(dtype_)));
     const Layout& x = step.inputs[0];
     const std::size_t last = x.shape.size() - 1;
-    half_ = x.shape[last] / 2;
     time_ = x.shape[last - 1];
     step_ = x.strides[last];
     loop_ = collapse(Shape(x.shape.begin(), x.shape.end() - 1),
@@ -49,13 +44,7 @@ class RopeKernel final : public Kernel {
     const std::int64_t rows = loop_.count();
     if (rows == 0 || half_ == 0) return;
     const auto time = static_cast<std::uint64_t>(time_), half = static_cast<std::uint64_t>(half_);
-    const RopeTurns turns{arguments.inputs[1],
-                          position_step_,
-                          frequencies_given_ ? arguments.inputs[2] : nullptr,
-                          frequency_step_,
-                          attributes_.base,
-                          attributes_.inverse ? -1.0 : 1.0,
-                          half};
+    const RopeTurns turns = turned_by_.turns(arguments.inputs);
     RopeAngles::Table table{};
     if (angles_) table = angles_->compute(turns, arguments.scratch);
 
@@ -135,9 +124,9 @@ class RopeKernel final : public Kernel {
   GpuDevice& device_;
   RopeAttributes attributes_;
   DType dtype_;
-  std::int64_t position_step_, frequency_step_;
-  bool frequencies_given_;
-  std::int64_t half_ = 0, time_ = 0, step_ = 1;
+  std::int64_t half_;
+  RopeInputs turned_by_;
+  std::int64_t time_ = 0, step_ = 1;
   StridedLoop loop_;
   int packet_ = 1;  // pairs
   std::optional<RopeAngles> angles_;

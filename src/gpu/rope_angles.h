@@ -1,13 +1,29 @@
-// Cosines and sines of a rope's angles as a table in memory.
+// What a rope turns by: the inputs of a step that say so, and cosines and sines of its angles as a table.
 #pragma once
 
 #include <cstdint>
 
+#include "device/step.h"
 #include "gpu/device.h"
 #include "gpu/kernel_arguments.h"
+#include "graph/attributes.h"
 #include "hearth/dtype.h"
 
 namespace hearth::gpu {
+
+// Positions, from input `first` of a step on, and then frequencies where they are given.
+class RopeInputs {
+ public:
+  // Throws DTypeError for positions that are not i64.
+  RopeInputs(const Step& step, std::size_t first, bool frequencies_given, const RopeAttributes& rope,
+             std::int64_t half);
+  RopeTurns turns(void* const* inputs) const;
+
+ private:
+  std::size_t first_;
+  bool frequencies_given_;
+  RopeTurns turns_;  // without the inputs
+};
 
 class RopeAngles {
  public:

@@ -96,12 +96,7 @@ class TurnedProduct final : public Kernel {
   TurnedProduct(GpuDevice& device, const Step& step, MatmulVariant variant)
       : heads_(*step.turned),
         angles_(device, step.outputs[0].dtype, heads_.time, heads_.half()),
-        position_step_(step.inputs[2].strides[0]),
-        frequency_step_(step.inputs.size() > 3 ? step.inputs[3].strides[0] : 0),
-        frequencies_given_(step.inputs.size() > 3) {
-    if (step.inputs[2].dtype != DType::i64)
-      throw DTypeError(
-          fmt::format("[rope] positions are {}; i64 is needed", dtype_name(step.inputs[2].dtype)));
+        turned_by_(step, 2, step.inputs.size() > 3, heads_.rope, heads_.half()) {
     const bool by_wgmma = wgmma_turns(device, step);
     if (variant != MatmulVariant::automatic && !by_wgmma)
       throw KernelError("[matmul] not a product that wgmma turns");
@@ -115,14 +110,7 @@ class TurnedProduct final : public Kernel {
   std::size_t scratch_bytes() const override { return angles_.bytes() + product_->scratch_bytes(); }
 
   void run(const KernelArguments& arguments) const override {
-    const RopeTurns turns{arguments.inputs[2],
-                          position_step_,
-                          frequencies_given_ ? arguments.inputs[3] : nullptr,
-                          frequency_step_,
-                          heads_.rope.base,
-                          1.0,
-                          static_cast<std::uint64_t>(heads_.half())};
-    const RopeAngles::Table table = angles_.compute(turns, arguments.scratch);
+    const RopeAngles::Table table = angles_.compute(turned_by_.turns(arguments.inputs), arguments.scratch);
     void* const inputs[] = {arguments.inputs[0], arguments.inputs[1], table.cosine, table.sine};
     KernelArguments product = arguments;
     product.inputs = inputs;
@@ -133,8 +121,7 @@ class TurnedProduct final : public Kernel {
  private:
   TurnedHeads heads_;
   RopeAngles angles_;
-  std::int64_t position_step_, frequency_step_;
-  bool frequencies_given_;
+  RopeInputs turned_by_;
   std::unique_ptr<Kernel> product_;
 };
 
