@@ -234,6 +234,7 @@ int build_all(const KernelsOptions& options) {
     const auto kernels = find_kernels(name, chosen);
     needed.insert(needed.end(), kernels.begin(), kernels.end());
   }
+  const std::size_t compiled_before = gpu::compiler_stats().compilations;
   const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   const auto all = build_kernels(needed, options.jobs > 0 ? options.jobs : cores, show_progress);
 
@@ -244,7 +245,7 @@ int build_all(const KernelsOptions& options) {
   } else {
     const gpu::CompilerStats stats = gpu::compiler_stats();
     fmt::print("{}\n{}\n{} kernels; {} texts compiled now in {:.1f} s; kept in {}\n", plain(table_of(all)),
-               legend, all.size(), stats.compilations - stats.errors, stats.seconds,
+               legend, all.size(), stats.compilations - stats.errors - compiled_before, stats.seconds,
                gpu::kernel_cache().folder().empty() ? "memory only" : gpu::kernel_cache().folder().string());
     if (disassembler().empty())
       fmt::print("Instructions were not checked: there is no llvm-objdump for AMD code.\n");
