@@ -64,21 +64,30 @@ struct Case {
   std::vector<DType> types = {};  // of what is read; the product's without them
   int results = 1;                // each without the first read of the one before
   DType stored = DType::bf16;     // where there is one result
-  Lay lay_a = Lay::dense, lay_b = Lay::dense;
+  DType product = DType::bf16;    // before the expression
+  bool columns_first_a = false, columns_first_b = false;
 };
+
+Array operand(const Shape& shape, bool columns_first, unsigned seed) {
+  if (!columns_first) return random_array(DType::bf16, shape, Lay::dense, seed, -2, 2);
+  Array array = random_array(DType::bf16, {shape[0], shape[2], shape[1]}, Lay::dense, seed, -2, 2);
+  std::swap(array.layout.shape[1], array.layout.shape[2]);
+  std::swap(array.layout.strides[1], array.layout.strides[2]);
+  return array;
+}
 
 // Sums are whole numbers, and small: they are the same in every order, and in 16 bits.
 class GpuProductResults : public OnTestGpu {
  protected:
   static void check(MatmulVariant variant, const Case& one) {
-    const DType dtype = DType::bf16;
+    const DType dtype = one.product;
     const std::int64_t stack = one.a[0], rows = one.a[1], depth = one.a[2];
     SCOPED_TRACE(to_string(one.a) + " x " + std::to_string(one.columns) + ", " +
                  std::to_string(one.reads.size()) + " reads, " + std::to_string(one.results) +
                  " results, variant " + std::to_string(static_cast<int>(variant)));
     const Shape shape = {stack, rows, one.columns};
-    std::vector<Array> inputs = {random_array(dtype, one.a, one.lay_a, 1, -2, 2),
-                                 random_array(dtype, {stack, depth, one.columns}, one.lay_b, 2, -2, 2)};
+    std::vector<Array> inputs = {operand(one.a, one.columns_first_a, 1),
+                                 operand({stack, depth, one.columns}, one.columns_first_b, 2)};
     const Array product = cpu::run_step(cpu::make_matmul, Op::matmul, {}, inputs, dtype, shape);
     Step step;
     Expression& expression = step.expression;
@@ -136,11 +145,11 @@ TEST_F(GpuProductResults, ThemselvesInAllSizes) {
 
 TEST_F(GpuProductResults, OfAllLayouts) {
   for (const MatmulVariant variant : variants())
-    for (const Lay lay_a : {Lay::dense, Lay::transposed})
-      for (const Lay lay_b : {Lay::dense, Lay::transposed}) {
+    for (const bool first_a : {false, true})
+      for (const bool first_b : {false, true}) {
         Case one{{3, 136, 72}, 200, {Place::dense}};
-        one.lay_a = lay_a;
-        one.lay_b = lay_b;
+        one.columns_first_a = first_a;
+        one.columns_first_b = first_b;
         check(variant, one);
       }
 }
@@ -177,8 +186,26 @@ TEST_F(GpuProductResults, OfOtherTypes) {
     Case mixed{
         {2, 130, 24}, 136, {Place::dense, Place::dense, Place::row}, {DType::bf16, DType::f32, DType::i64}};
     check(variant, mixed);
-    Case odd{{2, 130, 24}, 133, {Place::dense}};  // rows of results that are not aligned
-    check(variant, odd);
+  }
+}
+
+// As language models have them: operands of 16 bits, everything else of 32.
+TEST_F(GpuProductResults, OfSumsInF32) {
+  for (const MatmulVariant variant : variants())
+    for (std::size_t count = 0; count <= 2; ++count) {
+      Case one{{1, 260, 136}, 264, std::vector<Place>(count, Place::dense)};
+      one.product = one.stored = DType::f32;
+      check(variant, one);
+    }
+}
+
+// Rows of b and of results that do not begin on packets; with columns_first only those of results.
+TEST_F(GpuProductResults, WithOddRows) {
+  check(MatmulVariant::automatic, {{2, 130, 24}, 133, {Place::dense}});
+  for (const MatmulVariant variant : variants()) {
+    Case one{{2, 130, 24}, 133, {Place::dense}};
+    one.columns_first_b = true;
+    check(variant, one);
   }
 }
 

@@ -149,8 +149,7 @@ class WgmmaKernel final : public MatmulKernel {
              operand.row_stride >= 0 && operand.k_stride >= 0 && operand.stack.size() == 1 &&
              operand.stack[0] >= 0;
     };
-    return product.count < 65536 && product.a.depth > 0 && product.result == dtype && fits(product.a) &&
-           fits(product.b);
+    return product.count < 65536 && product.a.depth > 0 && fits(product.a) && fits(product.b);
   }
 
   std::size_t scratch_bytes() const override { return std::max(split_bytes(), otherwise_->scratch_bytes()); }
@@ -319,7 +318,7 @@ bool wgmma_turns(const GpuDevice& device, const Step& step) {
   constexpr std::int64_t most = std::int64_t{1} << 31;
   return (heads.size == 64 || heads.size == 128) && heads.begin % heads.size == 0 && step.domain[0] < most &&
          step.domain[1] % MatrixProduct::longest_run == 0 && heads.time < most / heads.half() &&
-         wgmma_fits(device, step);
+         wgmma_fits(device, step) && slot_results(MatrixProduct(step));
 }
 
 std::unique_ptr<Kernel> make_wgmma(GpuDevice& device, const Step& step, MatmulVariant variant,

@@ -23,8 +23,9 @@ std::vector<std::size_t> slot_inputs(const MatrixProduct& product) {
 }
 
 bool slot_results(const MatrixProduct& product) {
-  return product.whole_results() && std::all_of(product.outputs.begin(), product.outputs.end(),
-                                                [&](DType dtype) { return dtype == product.result; });
+  return product.whole_results() && product.result == product.a.dtype &&
+         std::all_of(product.outputs.begin(), product.outputs.end(),
+                     [&](DType dtype) { return dtype == product.result; });
 }
 
 SlotFinishText::SlotFinishText(const MatrixProduct& product, const std::vector<std::size_t>& in_slots) {
