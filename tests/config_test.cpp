@@ -43,7 +43,7 @@ TEST_F(ConfigTest, WrongValuesAreRefusedByName) {
   expect_config_error({{"pinned_pool_size_mb", "0"}}, "pinned_pool_size_mb");
   expect_config_error({{"max_in_flight_gb", "0"}}, "max_in_flight_gb");
   expect_config_error({{"device_timeout_s", "0"}}, "device_timeout_s");
-  expect_config_error({{"memory_pool_size_gb", "-1"}}, "memory_pool_size_gb");
+  expect_config_error({{"memory_pool_size_gb", "nan"}}, "memory_pool_size_gb");
   expect_config_error({{"threads", "-2"}}, "threads");
   expect_config_error({{"threads", "1.5"}}, "threads");
   expect_config_error({{"enable_profiling", "maybe"}}, "enable_profiling");

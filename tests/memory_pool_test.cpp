@@ -127,6 +127,35 @@ TEST_F(MemoryPoolTest, NoMoreIsKeptThanTheConfigurationAllows) {
   EXPECT_EQ(pool.stats().reserved, 0u);
 }
 
+// Memory that is never touched.
+class PretendedMemory final : public MemorySource {
+ public:
+  explicit PretendedMemory(int& releases) : releases_(releases) {}
+  void* allocate(std::size_t) override { return reinterpret_cast<void*>(++last_ * 64); }
+  void release(void*) override { ++releases_; }
+  std::size_t total_memory() const override { return std::size_t{1} << 40; }
+  bool has(std::size_t) const override { return true; }
+
+ private:
+  int& releases_;
+  std::uintptr_t last_ = 0;
+};
+
+// A step of training that has more than that would wait for its GPU, every time.
+TEST(MemoryPools, GpusKeepEverythingUnlessTheyAreTold) {
+  const auto releases_of_steps = [](Device device, double limit) {
+    int releases = 0;
+    MemoryPool pool(std::make_unique<PretendedMemory>(releases), device);
+    pool.configure({.memory_pool_size_gb = limit});
+    for (int step = 0; step < 3; ++step) pool.allocate(std::size_t{20} << 30);
+    return releases;
+  };
+  EXPECT_EQ(releases_of_steps({DeviceKind::rocm, 0}, Config{}.memory_pool_size_gb), 0);
+  EXPECT_EQ(releases_of_steps({DeviceKind::rocm, 0}, 8), 3);
+  EXPECT_EQ(releases_of_steps({DeviceKind::cpu, 0}, Config{}.memory_pool_size_gb), 3);
+  EXPECT_EQ(releases_of_steps({DeviceKind::cpu, 0}, 1e30), 0);
+}
+
 TEST_F(MemoryPoolTest, WhatIsKeptMakesRoomWhereTheSourceHasNone) {
   source.capacity = 10 * mib;
   { const auto a = pool.allocate(6 * mib); }

@@ -26,13 +26,14 @@ struct Config {
   bool enable_operator_fusion = true;  // false: every operation is a step of its own
   bool enable_graph_replay = true;     // false: a GPU is given every kernel of a plan by itself
   bool enable_memory_pooling = true;   // false: memory goes back to the system at once
-  double memory_pool_size_gb = 8.0;    // most memory the pool keeps for later use
-  double max_memory_fraction = 0.9;    // of the device's memory; beyond it OutOfMemory is thrown
-  double max_memory_gb = 0;            // a further limit, per device; 0: none
-  bool enable_oom_protection = true;   // false: neither of the two is enforced
-  double pinned_pool_size_mb = 256;    // most memory of the host that is pinned for copies, per GPU
+  // Most memory that a device's pool keeps for later use; below 0: 8 of the host's, all of a GPU's.
+  double memory_pool_size_gb = -1;
+  double max_memory_fraction = 0.9;   // of the device's memory; beyond it OutOfMemory is thrown
+  double max_memory_gb = 0;           // a further limit, per device; 0: none
+  bool enable_oom_protection = true;  // false: neither of the two is enforced
+  double pinned_pool_size_mb = 256;   // most memory of the host that is pinned for copies, per GPU
   // The host waits while a GPU has been given work on more memory than this and has not finished it, so that
-  // it runs ahead by a bounded amount.
+  // it runs ahead by a bounded amount. One plan may always wait behind another.
   double max_in_flight_gb = 2;
   // A wait for a GPU that lasts longer than this many seconds ends with a DeviceError: the GPU hangs.
   double device_timeout_s = 300;

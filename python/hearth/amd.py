@@ -63,7 +63,7 @@ class AMDConfig:
     enable_mixed_precision: bool = True
     enable_operator_fusion: bool = True
     enable_memory_pooling: bool = True
-    memory_pool_size_gb: float = 8.0
+    memory_pool_size_gb: float | None = None  # None: as much as suits the device
     max_memory_fraction: float = 0.9
     hip_kernel_cache_enabled: bool = True  # false: the compiler's kernels are compiled anew each time
     hip_compiler_cache_size: int = 100  # kernels that one compiler keeps
@@ -91,7 +91,7 @@ class AMDConfig:
         check(self.miopen_find_mode in ("NORMAL", "FAST", "HYBRID"), "miopen_find_mode")
         check(self.hip_compiler_cache_size > 0, "hip_compiler_cache_size")
         check(0 < self.max_memory_fraction <= 1, "max_memory_fraction")
-        check(self.memory_pool_size_gb > 0, "memory_pool_size_gb")
+        check(self.memory_pool_size_gb is None or self.memory_pool_size_gb > 0, "memory_pool_size_gb")
 
     def apply(self):
         """Makes these the options of the runtime."""
@@ -101,7 +101,7 @@ class AMDConfig:
             enable_mixed_precision=self.enable_mixed_precision,
             enable_operator_fusion=self.enable_operator_fusion,
             enable_memory_pooling=self.enable_memory_pooling,
-            memory_pool_size_gb=self.memory_pool_size_gb,
+            memory_pool_size_gb=-1 if self.memory_pool_size_gb is None else self.memory_pool_size_gb,
             max_memory_fraction=self.max_memory_fraction,
             vendor_blas_enabled=self.rocblas_enabled,
             vendor_dnn_enabled=self.miopen_enabled,

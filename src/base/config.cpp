@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <mutex>
 #include <shared_mutex>
 #include <vector>
@@ -27,8 +28,8 @@ void check_range(bool fine, const char* name, double value, const char* allowed)
 }
 
 void check(const Config& config) {
-  check_range(config.memory_pool_size_gb >= 0, "memory_pool_size_gb", config.memory_pool_size_gb,
-              "0 or more");
+  check_range(!std::isnan(config.memory_pool_size_gb), "memory_pool_size_gb", config.memory_pool_size_gb,
+              "0 or more, or below 0 for what suits the device");
   check_range(config.max_memory_fraction > 0 && config.max_memory_fraction <= 1, "max_memory_fraction",
               config.max_memory_fraction, "above 0, up to 1");
   check_range(config.max_memory_gb >= 0, "max_memory_gb", config.max_memory_gb, "0 (no limit) or more");

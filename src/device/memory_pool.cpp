@@ -30,6 +30,18 @@ std::size_t budget_of(const Config& config, std::size_t total) {
   return static_cast<std::size_t>(cap > 0 ? std::min(cap, fraction) : fraction);
 }
 
+// A GPU's memory is handed out slowly and taken back only when the GPU is idle, so that its pool gives
+// nothing back by itself.
+std::size_t cache_limit_of(const Config& config, const Device& device) {
+  constexpr double gib = 1ull << 30, host = 8;
+  constexpr std::size_t all = std::numeric_limits<std::size_t>::max();
+  if (!config.enable_memory_pooling) return 0;
+  const double wanted = config.memory_pool_size_gb;
+  if (wanted < 0 && device.kind != DeviceKind::cpu) return all;
+  const double bytes = (wanted < 0 ? host : wanted) * gib;
+  return bytes < static_cast<double>(all) ? static_cast<std::size_t>(bytes) : all;
+}
+
 // The blocks of a size, which stays in the map without any: it will have one again soon. Null: there is none.
 template <class Blocks>
 auto* blocks_of(Blocks& blocks, std::size_t size) {
@@ -83,8 +95,7 @@ MemoryPool::MemoryPool(std::unique_ptr<MemorySource> source, Device device)
 void MemoryPool::configure(const Config& config) {
   std::lock_guard lock(mutex_);
   budget_ = budget_of(config, total_memory());
-  cache_limit_ =
-      config.enable_memory_pooling ? static_cast<std::size_t>(config.memory_pool_size_gb * (1ull << 30)) : 0;
+  cache_limit_ = cache_limit_of(config, device_);
   trim(cache_limit_);
 }
 
@@ -187,7 +198,7 @@ void MemoryPool::give_back(void* data, std::size_t bytes, std::size_t size, Memo
   stats_.by_purpose[static_cast<std::size_t>(purpose)].allocated -= size;
   for (MemoryReserve& reserve : reserves_)
     if (reserve.owns(data)) return reserve.give_back(data, size);
-  if (cached_ + size > cache_limit_) return release(data, size);
+  if (size > cache_limit_ || cached_ > cache_limit_ - size) return release(data, size);
   cached_ += size;
   if (mark)
     free_marked_[size].push_back({data, std::move(*mark)});

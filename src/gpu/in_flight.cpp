@@ -10,7 +10,7 @@ void InFlight::admit(std::size_t bytes) {
   if (admitted_ - marked_ >= limit_ / 8 || in_flight() + bytes > limit_) put_mark();
   retire();
   bool waited = false;
-  while (in_flight() + bytes > limit_ && !marks_.empty()) {
+  while (in_flight() + bytes > limit_ && marks_.size() > 1) {
     const Mark oldest = marks_.front();
     if (!waited) ++waits_;
     waited = true;

@@ -17,7 +17,8 @@ class InFlight {
  public:
   InFlight(const GpuDevice& device, StreamHandle stream) : device_(device), stream_(stream) {}
 
-  // Before work is put into the stream: waits until it fits below the limit, or nothing is before it.
+  // Before work is put into the stream: waits until it fits below the limit, or only the work before it is
+  // left, behind which it begins without a pause.
   void admit(std::size_t bytes);
   // All that has been admitted so far; after it is known to be done, finished(position).
   std::uint64_t position() const;
