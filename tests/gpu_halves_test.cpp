@@ -53,6 +53,15 @@ class GpuHalves : public OnTestGpu {
     step.expression.outputs = {4};
     const auto kernel = make_matmul(*test_gpu(), step, variant);
     expect_close(run_on_gpu(*test_gpu(), step, *kernel, inputs), expected, 0);
+
+    step.expression.outputs = {4, 3, 0, 1};
+    step.joined = 2;
+    step.outputs = {expected.layout, difference.layout, product.layout};
+    const auto keeping = make_matmul(*test_gpu(), step, variant);
+    const std::vector<Array> got = run_all_on_gpu(*test_gpu(), step, *keeping, inputs);
+    expect_close(got[0], expected, 0);
+    expect_close(got[1], difference, 0);
+    expect_close(got[2], product, 0);
   }
 };
 
@@ -184,13 +193,34 @@ TEST_F(GpuGated, StaysTwoStepsWhereMoreIsRead) {
     const Tensor x = transpose(linear(in[1], in[0]), 0, 1);
     return gated(x);
   });
-  const auto both = [](const std::vector<Tensor>& in) {
+  check("a half before", "matmul silu mul", 0, inputs, [](const auto& in) {
+    const Tensor x = linear(in[0], in[1]);
+    return gated(x) * matmul(half(x, 1), transpose(half(x, 0), 0, 1)).sum();
+  });
+}
+
+// Then the product is stored as well.
+TEST_F(GpuGated, IsOneStepWhereMoreIsReadLater) {
+  const std::vector<Tensor> inputs = {numbers({38, 40}, DType::f32), numbers({48, 40}, DType::f32)};
+  const auto expect_kept = [&](const char* what, const auto& graph) {
+    compare_all(what, inputs, 1e-5, graph);
+    for (const Device device : gpus()) {
+      const std::vector<Tensor> results = graph({inputs[0].to(device), inputs[1].to(device)});
+      EXPECT_EQ(found("matmul silu mul kept", results), 1u) << what << explain(results);
+    }
+  };
+  expect_kept("a half asked for", [](const std::vector<Tensor>& in) {
     const Tensor x = linear(in[0], in[1]);
     return std::vector<Tensor>{gated(x), half(x, 1)};
-  };
-  compare_all("a half asked for", inputs, 1e-5, both);
-  for (const Device device : gpus())
-    EXPECT_EQ(found("matmul silu", both({inputs[0].to(device), inputs[1].to(device)})), 0u);
+  });
+  expect_kept("the product asked for", [](const std::vector<Tensor>& in) {
+    const Tensor x = linear(in[0], in[1]);
+    return std::vector<Tensor>{gated(x), x};
+  });
+  expect_kept("read by a product", [](const std::vector<Tensor>& in) {
+    const Tensor x = linear(in[0], in[1]), y = gated(x);
+    return std::vector<Tensor>{y, matmul(transpose(y, 0, 1), half(x, 0))};
+  });
 }
 
 TEST_F(GpuGated, StaysTwoStepsWhereKernelsDoNotGoOn) {
@@ -218,6 +248,25 @@ TEST_F(GpuGated, HasGradients) {
                   sum(y * y).backward();
                   return std::vector<Tensor>{y, x.grad(), weight.grad()};
                 });
+}
+
+// The gradients read gate and up, which are stored; silu(gate) is computed again instead.
+TEST_F(GpuGated, StoresNoMoreThanTheProductForGradients) {
+  for (const Device device : gpus()) {
+    Tensor x = numbers({37, 40}, DType::bf16).to(device), weight = numbers({48, 40}, DType::bf16).to(device),
+           down = numbers({16, 24}, DType::bf16).to(device);
+    x.requires_grad_();
+    weight.requires_grad_();
+    down.requires_grad_();
+    const Tensor y = linear(gated(linear(x, weight)), down);
+    sum(y * y).backward();
+    const std::vector<Tensor> results = {y, x.grad(), weight.grad(), down.grad()};
+    const std::string plan = explain(results);
+    EXPECT_EQ(found("matmul silu mul kept", results), 1u) << plan;
+    const std::string step = plan.substr(plan.find("matmul silu mul kept"));
+    EXPECT_NE(step.substr(0, step.find('\n')).find("-> 2 outputs"), std::string::npos) << plan;
+    EXPECT_EQ(found("silu", results), 3u) << plan;  // with silu_slope and silu behind the gradient's product
+  }
 }
 
 // Two of them that meet: one is part of the step, the other comes before it.

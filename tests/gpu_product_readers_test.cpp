@@ -38,7 +38,7 @@ class GpuJoinedResults : public OnTestGpu {
     }
     Step step = step_of(Op::matmul, {}, inputs, expected.layout);
     step.domain = shape;
-    step.joined = true;
+    step.joined = 2;
     step.expression.inputs = {dtype, dtype, dtype};
     step.expression.instructions = {{Op::mul, dtype, dtype, {0, 1, 0}}, {Op::sub, dtype, dtype, {0, 2, 0}}};
     step.expression.outputs = {3, 4};

@@ -98,9 +98,10 @@ class Backend {
   // True iff a step of this operation goes on with an expression over its result, of that type, and `next` in
   // it had better be done there than in a step of its own.
   virtual bool fuses_epilogue(Op op, DType result, Op next) const = 0;
-  // True iff this product goes on with an expression over the halves of its columns (Step::halves).
-  virtual bool fuses_halves(const Step& product) const {
-    (void)product;
+  // True iff this product goes on with an expression over the halves of its columns (Step::halves). kept: and
+  // is stored itself by the side of that.
+  virtual bool fuses_halves(const Step& product, bool kept) const {
+    (void)product, (void)kept;
     return false;
   }
 
@@ -110,6 +111,9 @@ class Backend {
     (void)product;
     return false;
   }
+
+  // True iff computing an elementwise value again costs less than storing and reading it.
+  virtual bool recomputes() const { return false; }
 
   // True iff the step of a product can take the norm of its first operand upon itself. Its first input is
   // then the norm's, the norm's weight follows its other inputs, and the attributes are the norm's.

@@ -78,7 +78,7 @@ struct TurnedHeads {
 //                over `domain`, the result's shape. A matmul with `halves`: inputs 0 and 1 of the
 //                expression are the left and the right half of the product's columns, inputs 2.. the
 //                remaining ones, and `domain` is the shape of a half. Or, if `turned`, a rope of some of the
-//                columns: see TurnedHeads. If `joined`, the results of the expression, all of one type, are
+//                columns: see TurnedHeads. The last `joined` results of the expression, all of one type, are
 //                columns of a single output, side by side.
 //   quantised_matmul      likewise, and of a norm of x where Backend::takes_norm() said so. Or, if `stored`,
 //   what
@@ -98,7 +98,7 @@ struct Step {
   std::vector<Layout> outputs;
   Expression expression;
   bool halves = false;
-  bool joined = false;
+  std::uint32_t joined = 0;
   std::optional<StoredHeads> stored;
   std::optional<TurnedHeads> turned;
   std::uint32_t steady = 0;  // a bit for each input that is a leaf which no step of the plan writes to

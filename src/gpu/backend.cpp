@@ -112,13 +112,16 @@ class GpuBackend final : public Backend {
     return !waits || !takes_long;
   }
 
-  bool fuses_halves(const Step& product) const override {
-    return product.op == Op::matmul ? halves_fit(gpu_, product) : few_rows_take_halves(gpu_, product);
+  bool fuses_halves(const Step& product, bool kept) const override {
+    return product.op == Op::matmul ? halves_fit(gpu_, product)
+                                    : !kept && few_rows_take_halves(gpu_, product);
   }
 
   bool joins_readers(const Step& product) const override {
     return is_floating(product.outputs[0].dtype) && !skinny_fits(product);
   }
+
+  bool recomputes() const override { return true; }
 
   bool takes_norm(const Step& product, const Step& norm) const override {
     return few_rows_take_norm(gpu_, product, norm);

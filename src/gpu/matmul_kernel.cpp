@@ -65,10 +65,8 @@ MatrixProduct::MatrixProduct(const Step& step)
     inputs.push_back(layout.dtype);
     places.push_back({layout.strides[axes], layout.strides[axes + 1], stack_strides(loop.strides[i])});
   }
-  if (joined)
-    outputs.assign(expression.outputs.size(), step.outputs[0].dtype);
-  else
-    for (const Layout& output : step.outputs) outputs.push_back(output.dtype);
+  outputs.resize(step.outputs.size() + (joined > 0 ? joined - 1 : 0));
+  for (std::size_t k = 0; k < outputs.size(); ++k) outputs[k] = step.outputs[result_place(k).output].dtype;
 }
 
 FinishText::FinishText(const MatrixProduct& product) {
@@ -110,10 +108,11 @@ FinishText::FinishText(const MatrixProduct& product) {
                           expression.instructions.empty()
                               ? "s0"
                               : stored_value(expression, expression.outputs[k], product.outputs[k]));
-    const std::string to = product.joined ? fmt::format("out0 + {} * columns", k) : fmt::format("out{}", k);
-    writes += fmt::format("    gemm::store_run({} + index, r{});\n", to, k);
+    const auto [output, part, parts] = product.result_place(k);
+    const std::string to =
+        parts == 1 ? "index" : fmt::format("(first + row * columns) * {} + {} * columns + from", parts, part);
+    writes += fmt::format("    gemm::store_run(out{} + {}, r{});\n", output, to, k);
   }
-  const std::string side_by_side = product.joined ? fmt::format(" * {}", product.outputs.size()) : "";
   std::string sums;
   if (expression.instructions.empty())
     sums = fmt::format("      const {0} s0 = store<{0}>(sums.element[e]);\n", result);
@@ -127,15 +126,15 @@ FinishText::FinishText(const MatrixProduct& product) {
   structure = fmt::format(
       "struct Finish {{\n  static constexpr int run_bytes = {0};\n"
       "  GemmStack stack;\n  i64 rows, columns;\n{1}"
-      "  DEVICE void start(u64 product, u32) {{\n    first = (i64)product * rows * columns{3};\n{2}  }}\n",
-      widest, fields, start, side_by_side);
+      "  DEVICE void start(u64 product, u32) {{\n    first = (i64)product * rows * columns;\n{2}  }}\n",
+      widest, fields, start);
   structure += fmt::format(
       "  template <int N>\n  DEVICE void operator()(i64 row, i64 from, const {8}<{0}, N>& sums) const {{\n"
-      "    const i64 index = first + row * columns{9} + from;\n{1}{2}"
+      "    const i64 index = first + row * columns + from;\n{1}{2}"
       "#pragma unroll\n    for (int e = 0; e < N; ++e) {{\n"
       "{3}{4}{5}{6}    }}\n{7}  }}\n}};\n",
       sum, packets, runs, sums, loads, expression_body(expression, "      "), stores, writes,
-      product.halves ? "gemm::Pair" : "Packet", side_by_side);
+      product.halves ? "gemm::Pair" : "Packet");
 }
 
 std::string matmul_beginning(const MatrixProduct& product) {

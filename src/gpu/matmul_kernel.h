@@ -44,13 +44,22 @@ struct MatrixProduct {
   Expression expression;
   GemmStack stack{};
   std::int64_t count = 1;             // of products
-  bool halves, joined;                // as in Step
+  bool halves;                        // as in Step
+  std::size_t joined;                 // likewise
   std::optional<TurnedHeads> turned;  // Step::turned
 
   explicit MatrixProduct(const Step& step);
 
-  std::int64_t columns() const { return halves ? b.rows / 2 : b.rows; }     // of the result
-  std::size_t output_count() const { return joined ? 1 : outputs.size(); }  // of the step
+  std::int64_t columns() const { return halves ? b.rows / 2 : b.rows; }  // of the result
+  std::size_t output_count() const { return outputs.size() - (joined > 0 ? joined - 1 : 0); }  // of the step
+  // Where the results of the expression are: part `part` of `parts` that share a step's output.
+  struct ResultPlace {
+    std::size_t output, part, parts;
+  };
+  ResultPlace result_place(std::size_t k) const {
+    const std::size_t alone = outputs.size() - joined;
+    return k < alone ? ResultPlace{k, 0, 1} : ResultPlace{alone, k - alone, joined};
+  }
   // Whether the expression's further input `i`, or the results, can be reached in runs of `longest_run` from
   // multiples of it on, given a pointer that is a multiple of 16 bytes.
   static constexpr std::int64_t longest_run = 8;

@@ -234,7 +234,7 @@ class WgmmaKernel final : public MatmulKernel {
       }
     add_constants(values, arguments, constants);
   }
-  // Boxes of a panel: of the inputs in slots, then of the results. Those that are joined lie side by side.
+  // Boxes of a panel: of the inputs in slots, then of the results.
   std::vector<TensorMap> slot_maps(const KernelArguments& arguments) const {
     const auto panels = [&](void* pointer, std::int64_t row, std::int64_t stack) {
       const std::int64_t products = stack == 0 ? 1 : static_cast<std::int64_t>(shape_.products);
@@ -245,12 +245,12 @@ class WgmmaKernel final : public MatmulKernel {
     for (const std::size_t i : tile_.in_slots)
       maps.push_back(
           panels(arguments.inputs[i + 2], product_.places[i].row, product_.places[i].stack.stride[0]));
-    const std::int64_t parts = product_.joined ? static_cast<std::int64_t>(product_.outputs.size()) : 1,
-                       row = shape_.columns * parts;
     for (std::size_t k = 0; k < product_.outputs.size(); ++k) {
-      char* first = static_cast<char*>(arguments.outputs[product_.joined ? 0 : k]);
+      const auto [output, part, parts] = product_.result_place(k);
+      const std::int64_t row = shape_.columns * static_cast<std::int64_t>(parts);
+      char* const first = static_cast<char*>(arguments.outputs[output]);
       const std::size_t beside =
-          product_.joined ? k * static_cast<std::size_t>(shape_.columns) * dtype_size(product_.result) : 0;
+          part * static_cast<std::size_t>(shape_.columns) * dtype_size(product_.result);
       maps.push_back(panels(first + beside, row, row * shape_.rows));
     }
     return maps;

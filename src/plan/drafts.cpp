@@ -3,7 +3,8 @@
 //   1. Common subexpressions: nodes with the same operation on the same inputs become one.
 //   2. Layouts: each value is dense memory of its own (a root) or a view of another value's; a reshape that
 //      no strides can express becomes a copy. Ropes may work where a product lies (turned_heads.h).
-//   3. Fusion: nodes are grouped into steps (fusion.h, product_readers.h, halves.h).
+//   3. Fusion: nodes are grouped into steps (fusion.h, product_readers.h, halves.h); what others can compute
+//      again from what they read is not stored for them (recomputed.h).
 //   4. Steps: groups become expressions with inputs and outputs.
 //   5. Small steps become part of others: norms of products (norm_products.h), several that do the same
 //      (batches.h).
@@ -19,6 +20,7 @@
 #include "plan/halves.h"
 #include "plan/norm_products.h"
 #include "plan/product_readers.h"
+#include "plan/recomputed.h"
 #include "plan/stored_heads.h"
 #include "plan/turned_heads.h"
 
@@ -42,6 +44,7 @@ class Drafter {
     if (options_.fuse) {
       join_product_readers(graph_, drafts_, backend_, grouping_);
       join_halves(graph_, drafts_, backend_, grouping_);
+      recompute_values(graph_, backend_, drafts_, grouping_);
     }
     make_steps();
     if (options_.fuse) {
@@ -246,6 +249,10 @@ class Drafter {
     operand_uses_.clear();
     std::vector<Operand> inputs;
     std::vector<std::uint32_t> numbers, reciprocals;
+    // In graph order, so that what is computed again comes before those who read it.
+    std::vector<std::uint32_t> computed(group.members);
+    computed.insert(computed.end(), group.again.begin(), group.again.end());
+    std::sort(computed.begin(), computed.end());
     const auto add_operand = [&](std::uint32_t node, const Shape& shape, bool reciprocal) {
       ++operand_uses_[node];
       if (is_in(group, node) || is_half(group, node)) return;
@@ -257,7 +264,7 @@ class Drafter {
       else
         add(inputs, operand_over(node, shape, group.domain));
     };
-    for (auto member : group.members)
+    for (auto member : computed)
       for (auto edge : graph_.inputs_of(member))
         add_operand(drafts_.canonical[edge], at(member).shape, divides_by_number(member, edge));
     if (reduced != no_node) add_operand(reduced, group.domain, false);
@@ -293,7 +300,7 @@ class Drafter {
       return static_cast<std::uint16_t>(first_input + static_cast<std::size_t>(input));
     };
     auto next = static_cast<std::uint16_t>(expression.first_result());
-    for (auto member : group.members) {
+    for (auto member : computed) {
       const auto edges = graph_.inputs_of(member);
       Expression::Instruction instruction{graph_.ops[member], at(edges.back()).dtype, at(member).dtype, {}};
       for (std::size_t i = 0; i < edges.size(); ++i) {
@@ -324,7 +331,7 @@ class Drafter {
       const auto joined = static_cast<std::uint32_t>(group.joined);
       for (auto edge : graph_.inputs_of(joined))
         expression.outputs.push_back(numbering_.at(reshaped_in(group, drafts_.canonical[edge])));
-      draft.step.joined = true;
+      draft.step.joined = static_cast<std::uint32_t>(expression.outputs.size());
       draft.outputs.push_back(joined);
       draft.step.outputs.push_back(dense(at(joined).dtype, at(joined).shape));
       return;
@@ -338,6 +345,13 @@ class Drafter {
       expression.outputs.push_back(numbering_.at(member));
       draft.outputs.push_back(member);
       draft.step.outputs.push_back(dense(at(member).dtype, group.domain));
+    }
+    if (group.kept) {
+      const auto product = static_cast<std::uint32_t>(group.anchor);
+      expression.outputs.insert(expression.outputs.end(), {0, 1});
+      draft.step.joined = 2;
+      draft.outputs.push_back(product);
+      draft.step.outputs.push_back(dense(at(product).dtype, at(product).shape));
     }
   }
 
@@ -353,7 +367,8 @@ class Drafter {
   }
   bool is_in(const Group& group, std::uint32_t node) const {
     const auto index = grouping_.group_of[node];
-    return index >= 0 && &grouping_.groups[static_cast<std::size_t>(index)] == &group;
+    return (index >= 0 && &grouping_.groups[static_cast<std::size_t>(index)] == &group) ||
+           std::find(group.again.begin(), group.again.end(), node) != group.again.end();
   }
   bool is_half(const Group& group, std::uint32_t node) const {
     return group.halves && drafts_.values[node].root == static_cast<std::uint32_t>(group.anchor);

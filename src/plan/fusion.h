@@ -25,8 +25,10 @@ struct Group {
   std::uint32_t last = 0;       // the step runs when the graph order reaches this node
   std::uint32_t operands = 0;   // upper bound of the inputs
   bool open = true;
-  std::int64_t joined = -1;  // a concat of the members' results, side by side (product_readers.h)
-  bool halves = false;       // the members work on the two halves of the anchor's columns (halves.h)
+  std::int64_t joined = -1;          // a concat of the members' results, side by side (product_readers.h)
+  bool halves = false;               // the members work on the two halves of the anchor's columns (halves.h)
+  bool kept = false;                 // and the anchor's result is stored, too
+  std::vector<std::uint32_t> again;  // members of other groups, computed here once more (recomputed.h)
 };
 
 struct Grouping {

@@ -1,11 +1,12 @@
-// Who reads each product is found in one pass over the graph; then those products join whose readers allow
-// it.
+// Who reads each product, and when, is found in one pass over the graph; then those products join whose
+// readers allow it.
 //
 // A group that reads a product has members behind it in the graph's order, so it was open when the product
 // was placed: the product does not depend on it. The step runs when the group's last member is reached, as
-// before.
+// before. Others may read the product after that, as gradients do: then it is kept.
 #include "plan/halves.h"
 
+#include <algorithm>
 #include <map>
 
 namespace hearth {
@@ -21,15 +22,17 @@ class Joiner {
     if (readers_.empty()) return;
     find_readers();
     for (const auto& [product, readers] : readers_)
-      if (readers.one_group && readers.group >= 0 && fits(product, readers.group))
-        join(product, readers.group);
+      if (readers.first >= 0 && group(readers.first).last < readers.others &&
+          fits(product, readers.first, readers.others != nobody))
+        join(product, readers.first, readers.others != nobody);
   }
 
  private:
-  // Of a product: the one group that reads it, if no other does.
+  static constexpr std::uint32_t nobody = ~0u;
+  // Of a product: the group that reads it first, and when the first of all others does.
   struct Readers {
-    std::int32_t group = -1;
-    bool one_group = true;
+    std::int32_t first = -1;
+    std::uint32_t others = nobody;
   };
 
   const Node& at(std::uint32_t node) const { return *graph_.nodes[node]; }
@@ -48,24 +51,30 @@ class Joiner {
   }
 
   void find_readers() {
-    for (auto output : graph_.outputs) note(canonical(output), -1);
+    for (auto output : graph_.outputs) note(canonical(output), -1, size());
     for (std::uint32_t node = 0; node < size(); ++node) {
       if (canonical(node) != node || drafts_.uses[node] == 0) continue;
       for (auto edge : graph_.inputs_of(node)) {
         const auto input = canonical(edge);
         // What reads a view of a product is asked itself.
         if (op_kind(graph_.ops[node]) == OpKind::view && value(node).root == value(input).root) continue;
-        note(input, is_elementwise(graph_.ops[node]) ? grouping_.group_of[node] : -1);
+        const std::int32_t reader = grouping_.group_of[node];
+        note(input, is_elementwise(graph_.ops[node]) ? reader : -1, reader < 0 ? node : group(reader).last);
       }
     }
   }
 
-  void note(std::uint32_t input, std::int32_t reader) {
+  void note(std::uint32_t input, std::int32_t reader, std::uint32_t when) {
     const auto found = readers_.find(value(input).root);
     if (found == readers_.end()) return;
     Readers& readers = found->second;
-    if (reader < 0 || (readers.group >= 0 && readers.group != reader)) readers.one_group = false;
-    readers.group = reader;
+    if (reader >= 0 && reader == readers.first) return;
+    if (reader >= 0 && (readers.first < 0 || when < group(readers.first).last)) {
+      if (readers.first >= 0) readers.others = std::min(readers.others, group(readers.first).last);
+      readers.first = reader;
+    } else {
+      readers.others = std::min(readers.others, when);
+    }
   }
 
   static Shape half_of(Shape shape) {
@@ -75,7 +84,7 @@ class Joiner {
 
   // Whether all operands of a group's members have strides over a half of the product, and those that show
   // the product itself are its left and its right half.
-  bool fits(std::uint32_t product, std::int32_t index) {
+  bool fits(std::uint32_t product, std::int32_t index, bool kept) {
     const Group& reader = group(index);
     const Shape domain = half_of(at(product).shape);
     if (reader.anchor >= 0 || reader.reduction >= 0 || element_count(reader.domain) != element_count(domain))
@@ -93,7 +102,7 @@ class Joiner {
         (layout.offset == 0 ? left : right) = true;
         if (layout.offset != 0 && layout.offset != domain.back()) return false;
       }
-    return left && right && backend_.fuses_halves(product_step(graph_, drafts_, product));
+    return left && right && backend_.fuses_halves(product_step(graph_, drafts_, product), kept);
   }
 
   static bool steps_alike(const Shape& shape, const Strides& a, const Strides& b) {
@@ -102,7 +111,7 @@ class Joiner {
     return true;
   }
 
-  void join(std::uint32_t product, std::int32_t index) {
+  void join(std::uint32_t product, std::int32_t index, bool kept) {
     Group& alone = group(grouping_.group_of[product]);
     for (auto reshape : alone.reshapes) grouping_.group_of[reshape] = -1;
     alone = {};
@@ -110,6 +119,7 @@ class Joiner {
     grouping_.group_of[product] = index;
     group(index).anchor = product;
     group(index).halves = true;
+    group(index).kept = kept;
     group(index).domain = half_of(at(product).shape);
   }
 

@@ -8,8 +8,9 @@
 
 namespace hearth {
 
-// A product joins the group of elementwise nodes that reads it, where nothing else does, where all that is
-// read of it is the left or the right half of its columns, and where the backend wants it (fuses_halves).
+// A product joins the group of elementwise nodes that reads it first, where all that this group reads of it
+// is the left or the right half of its columns, and where the backend wants it (fuses_halves). If others read
+// it, it is stored as well.
 void join_halves(const LinearGraph& graph, const Drafts& drafts, const Backend& backend, Grouping& grouping);
 
 }  // namespace hearth

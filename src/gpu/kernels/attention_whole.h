@@ -4,8 +4,21 @@
 
 #include "attention.h"
 #include "attention_mma.h"
+#include "copy_ahead.h"
 
 namespace attention {
+
+// Starts copying rows into a tile, zeros where there are none.
+template <class E>
+DEVICE void copy_rows(typename E::T* tile, const Rows<typename E::T>& rows) {
+  constexpr int packets = E::features / 8;
+#pragma unroll
+  for (int at = (int)threadIdx.x; at < E::own * packets; at += E::threads) {
+    const int row = at / packets, feature = at % packets * 8;
+    const bool there = row < rows.rows;
+    start_copy_or_zero(tile + row * E::row_stride + feature, rows.at(there ? row : 0) + feature, there);
+  }
+}
 
 // E: an MmaEngine whose own rows and others are as many.
 template <class E>
@@ -13,6 +26,7 @@ DEVICE void forward_whole(const AttentionShape& shape, const typename E::T* q, c
                           const typename E::T* v, typename E::T* out, f32* logarithms) {
   using T = typename E::T;
   static_assert(!E::transposes && E::own == E::others && !E::holds, "tiles of one size, as they are");
+  static_assert(E::own * (E::features / 8) % E::threads == 0, "every thread copies as much");
   T *const q_tile = launched_shared<T>(), *const k_tile = q_tile + E::own_size,
            *const v_tile = k_tile + E::first_size;
   const int head = (int)(blockIdx.x % shape.heads), batch = (int)(blockIdx.x / shape.heads);
@@ -21,18 +35,10 @@ DEVICE void forward_whole(const AttentionShape& shape, const typename E::T* q, c
     return Rows<T>{data + batch * place.batch + one * place.head, place.row, place.feature, rows,
                    shape.features};
   };
-  constexpr int count = (E::own * (E::features / 8) + E::threads - 1) / E::threads;
-  using Packets = RowPackets<E::own, E::features, E::threads, count, true, T>;
-  {
-    const int item = (int)threadIdx.x;
-    Packets queries, keys, values;
-    queries.fetch(rows_of(q, shape.q, head, shape.queries), 0, item);
-    keys.fetch(rows_of(k, shape.k, group, shape.keys), 0, item);
-    values.fetch(rows_of(v, shape.v, group, shape.keys), 0, item);
-    queries.put(q_tile, E::row_stride, item);
-    keys.put(k_tile, E::row_stride, item);
-    values.put(v_tile, E::row_stride, item);
-  }
+  copy_rows<E>(q_tile, rows_of(q, shape.q, head, shape.queries));
+  copy_rows<E>(k_tile, rows_of(k, shape.k, group, shape.keys));
+  copy_rows<E>(v_tile, rows_of(v, shape.v, group, shape.keys));
+  wait_for_copies();
   barrier();
   if (E::first_row() >= shape.queries) return;  // the wave only helped to load
 

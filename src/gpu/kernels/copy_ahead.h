@@ -27,3 +27,13 @@ class CopyAhead {
   Unit16 held_[COUNT];
 #endif
 };
+
+#if defined(HEARTH_NVIDIA) && __CUDA_ARCH__ >= 800
+// Starts a copy of 16 bytes, or of zeros where they are not `there`; `from` must be readable either way.
+DEVICE void start_copy_or_zero(void* to, const void* from, bool there) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"((u32)__cvta_generic_to_shared(to)),
+               "l"(from), "r"(there ? 16 : 0)
+               : "memory");
+}
+DEVICE void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+#endif
