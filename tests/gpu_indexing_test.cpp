@@ -145,7 +145,15 @@ TEST_F(GpuIndexingTest, TakeAndItsGradient) {
   for (const DType indices : {DType::i8, DType::i16, DType::i32, DType::i64})
     compare({randn({40, 33}), randint(-40, 40, {257}).to(indices)}, 0, take_and_gradient(0));
   compare({randn({9}), randint(0, 9, {5000})}, 0, take_and_gradient(0));  // more than a tile to sort
-  compare({randn({3, 8}), zeros({4100}).to(DType::i64)}, 0, take_and_gradient(0));  // all for one
+  compare({randn({3, 8}), zeros({4000}).to(DType::i64)}, 0, take_and_gradient(0));  // all for one
+  // Many for some, which are added up in chunks: whole numbers, whose sums are the same in every order.
+  for (const DType dtype : every_floating)
+    for (const std::int64_t width : {1, 7, 24, 64}) {
+      const Tensor few = randint(0, 3, {5000}), all = randint(-40, 40, {5000});
+      const Tensor words = where(randint(0, 2, {5000}) == 0, few, all);
+      compare({randint(-4, 5, {40, width}).to(dtype), words}, 0, take_and_gradient(0));
+      compare({randint(-4, 5, {3, width}).to(dtype), zeros({4160}).to(DType::i64)}, 0, take_and_gradient(0));
+    }
   compare({randn({3, 8}), zeros({0}).to(DType::i64)}, 0, take_and_gradient(0));
   compare({randn({8, 12}), randint(0, 8, {6, 4})}, 0,
           [&](const Tensors& in) { return take(in[0].transpose(0, 1), in[1].transpose(0, 1), 1); });

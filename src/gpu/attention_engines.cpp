@@ -125,6 +125,7 @@ std::optional<AttentionEngine> warpgroup_engine(const Target& target, DType dtyp
                            .tiles = {size, own, 128, 0, false, 0},
                            .threads = 384,
                            .shared = bytes(2, 2 * (size == 64 ? 3 : 2), 128),
+                           .together = 1,
                            .warpgroups = true,
                            .stays = true};
   const bool by_keys = result == AttentionResult::dk_and_dv;
@@ -133,6 +134,7 @@ std::optional<AttentionEngine> warpgroup_engine(const Target& target, DType dtyp
                          .tiles = {size, own, 64, 0, false, 0},
                          .threads = 384,
                          .shared = bytes(2, 2 * (size == 64 ? 4 : 3), 64),
+                         .together = 1,
                          .warpgroups = true,
                          .stays = size == 64};
 }
@@ -151,6 +153,7 @@ std::optional<AttentionEngine> whole_engine(const Target& target, DType dtype, s
                          .tiles = tiles,
                          .threads = static_cast<unsigned>(waves * target.wave_size),
                          .shared = static_cast<unsigned>(2 * attention_shared_elements(tiles, 1, 2, 0)),
+                         .together = waves == most_waves ? 5 : 0,
                          .whole = true};
 }
 
@@ -192,7 +195,7 @@ KernelSource attention_source(const AttentionEngine& engine, DType dtype, Attent
                   "KERNEL void __launch_bounds__(Engine::threads{3}) attention_kernel(AttentionShape shape, "
                   "{4}q, {4}k, {4}v, {5}) {{\n  after_previous();\n  {6};\n}}\n",
                   forward ? "attention.h" : "attention_backward.h", engine.header, engine.type,
-                  engine.warpgroups ? ", 1" : "", operand, results, call),
+                  engine.together > 0 ? fmt::format(", {}", engine.together) : "", operand, results, call),
       {}};
 }
 

@@ -185,16 +185,34 @@ KernelSource starts_source(std::string_view pair) {
           {}};
 }
 
-KernelSource sums_source(DType dtype, std::int64_t unit, bool with_x, std::string_view pair,
+// As in kernels/indexing.h.
+constexpr std::int64_t index_chunk = 64;
+
+KernelSource sums_source(DType dtype, std::int64_t unit, bool with_x, bool chunked, std::string_view pair,
                          std::string_view index) {
   return {"add_sorted",
+          fmt::format(
+              "#include \"indexing.h\"\n"
+              "using Elements = Packet<{0}, {1}>;\nusing Sums = Packet<Sum<{0}>::Type, {1}>;\n"
+              "KERNEL void add_sorted(const Elements* x, const Elements* source, Elements* out,\n"
+              "                       const {3}* sorted, const {3}::Position* starts, Nest<5> nest,\n"
+              "                       Nest<1> along, u64 count, const Sums* sums, u64 width) {{\n"
+              "  add_sorted<{4}, {2}>(x, source, out, sorted, starts, nest, along, count, {5});\n}}\n",
+              storage_type(dtype), unit, with_x, pair, index,
+              chunked ? fmt::format("ChunkSums<Sum<{}>::Type, {}>{{sums, width}}", storage_type(dtype), unit)
+                      : "NoChunkSums{}"),
+          {},
+          static_cast<std::size_t>(unit) * dtype_size(dtype)};
+}
+
+KernelSource chunks_source(DType dtype, std::int64_t unit, std::string_view pair, std::string_view index) {
+  return {"sum_chunks",
           fmt::format("#include \"indexing.h\"\n"
-                      "using Elements = Packet<{0}, {1}>;\n"
-                      "KERNEL void add_sorted(const Elements* x, const Elements* source, Elements* out,\n"
-                      "                       const {3}* sorted, const {3}::Position* starts, Nest<5> nest,\n"
-                      "                       Nest<1> along, u64 count) {{\n"
-                      "  add_sorted<{4}, {2}>(x, source, out, sorted, starts, nest, along, count);\n}}\n",
-                      storage_type(dtype), unit, with_x, pair, index),
+                      "KERNEL void sum_chunks(const Packet<{0}, {1}>* source, Packet<Sum<{0}>::Type, {1}>* "
+                      "sums,\n"
+                      "                       const {2}* sorted, Nest<1> along, u64 chunks, u64 width) {{\n"
+                      "  sum_chunks<{3}>(source, sums, sorted, along, chunks, width);\n}}\n",
+                      storage_type(dtype), unit, pair, index),
           {},
           static_cast<std::size_t>(unit) * dtype_size(dtype)};
 }
@@ -240,7 +258,7 @@ class AddKernel final : public Kernel {
   }
 
   std::size_t scratch_bytes() const override {
-    return start_offset() + static_cast<std::size_t>(loops_.lines * (loops_.size + 1)) * (wide_ ? 8 : 4);
+    return chunks_offset() + static_cast<std::size_t>(chunks() * width()) * 8;
   }
 
   void run(const KernelArguments& arguments) const override {
@@ -270,11 +288,20 @@ class AddKernel final : public Kernel {
     const std::int64_t unit = bytes / static_cast<std::int64_t>(element_);
     const auto count = static_cast<std::uint64_t>(loops_.over_output.count() / unit);
     const Function& sums = sums_.get(
-        device_, bytes, [&] { return sums_source(dtype_, unit, with_x, pair(), index_); }, "add_sorted");
+        device_, bytes, [&] { return sums_source(dtype_, unit, with_x, chunks() > 0, pair(), index_); },
+        "add_sorted");
     StridedLoop along = loops_.along;
     for (std::int64_t& stride : along.strides[0]) stride /= unit;
+    void* const of_chunks = static_cast<char*>(arguments.scratch) + chunks_offset();
+    const auto chunk_count = static_cast<std::uint64_t>(chunks()),
+               row = static_cast<std::uint64_t>(std::max<std::int64_t>(1, width() / unit));
+    if (chunk_count > 0)
+      device_.launch(
+          chunk_sums_.get(
+              device_, bytes, [&] { return chunks_source(dtype_, unit, pair(), index_); }, "sum_chunks"),
+          grid(device_, chunk_count * row), source, of_chunks, sorted, Nest<1>(along), chunk_count, row);
     device_.launch(sums, grid(device_, count), x, source, arguments.outputs[0], sorted, starts,
-                   Nest<5>(loops_.over_output, unit, 3), Nest<1>(along), count);
+                   Nest<5>(loops_.over_output, unit, 3), Nest<1>(along), count, of_chunks, row);
   }
 
  private:
@@ -283,6 +310,21 @@ class AddKernel final : public Kernel {
   }
   std::string_view pair() const { return wide_ ? "WidePair" : "PackedPair"; }
   std::size_t start_offset() const { return (sort_.scratch_bytes() + 63) / 64 * 64; }
+  std::size_t chunks_offset() const {
+    const auto starts = static_cast<std::size_t>(loops_.lines * (loops_.size + 1)) * (wide_ ? 8 : 4);
+    return (start_offset() + starts + 63) / 64 * 64;
+  }
+  // Rows that are added to rows, enough of them that some may be meant for one: their sums are made in
+  // chunks.
+  std::int64_t chunks() const {
+    constexpr std::int64_t worthwhile = 64;
+    const StridedLoop& loop = loops_.over_output;
+    const bool rows = !loops_.with_x && loop.shape.size() == 2 && loop.strides[0][1] == 1 &&
+                      loop.strides[2][0] == 0 && loop.strides[2][1] == 1;
+    const std::int64_t whole = loops_.length / index_chunk;
+    return rows && whole >= worthwhile ? whole : 0;
+  }
+  std::int64_t width() const { return chunks() > 0 ? loops_.over_output.shape[1] : 0; }
 
   GpuDevice& device_;
   Op op_;
@@ -296,7 +338,7 @@ class AddKernel final : public Kernel {
   std::int64_t unit_ = 1;
   StridedLoop rest_;  // x, output; empty where the sums make all of the output
   Function starts_, copy_;
-  UnitFunctions sums_;
+  UnitFunctions sums_, chunk_sums_;
 };
 
 // One line: the indices in row-major order.

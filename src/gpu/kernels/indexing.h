@@ -70,6 +70,8 @@ DEVICE void take_winners(const T* x, const T* source, const Count* winners, T* o
   }
 }
 
+constexpr u64 index_chunk = 64;
+
 // ---- index_add, scatter_add: the indices of each line are sorted, then each element of the output adds up
 // what is meant for it, in the order of the source
 
@@ -136,13 +138,57 @@ struct Sum<bool> {
   using Type = bool;
 };
 
+// Adds up what the sorted pairs from `first` to `end` are meant for.
+template <class Index, class Pair, class T, int N, class S>
+DEVICE void add_pairs(S (&sum)[N], const Packet<T, N>* line, const Pair* pairs, const Nest<1>& along,
+                      u64 first, u64 end) {
+  constexpr int under_way = 8;
+  for (; first < end; first += under_way) {
+    Packet<T, N> packet[under_way];
+#pragma unroll
+    for (int e = 0; e < under_way; ++e)
+      if (first + e < end) packet[e] = line[along.at((Index)pairs[first + e].position()).of[0]];
+#pragma unroll
+    for (int e = 0; e < under_way; ++e)
+      if (first + e < end)
+#pragma unroll
+        for (int n = 0; n < N; ++n) sum[n] = sum[n] + (S)load(packet[e].element[n]);
+  }
+}
+
+// Of words that are frequent, one thread would have thousands to wait for. So the sums of pairs are made
+// beforehand in chunks: sums[c] is that of the pairs from c * index_chunk on, if all are meant for one
+// destination. A row of the output has `width` packets.
+template <class Index, class Pair, class T, int N>
+DEVICE void sum_chunks(const Packet<T, N>* source, Packet<typename Sum<T>::Type, N>* sums, const Pair* sorted,
+                       const Nest<1>& along, u64 chunks, u64 width) {
+  using S = typename Sum<T>::Type;
+  for (u64 i = global_thread(); i < chunks * width; i += global_threads()) {
+    const u64 first = i / width * index_chunk;
+    if (sorted[first].key() != sorted[first + index_chunk - 1].key()) continue;
+    Packet<S, N> sum{};
+    add_pairs<Index>(sum.element, source + i % width, sorted, along, first, first + index_chunk);
+    sums[i] = sum;
+  }
+}
+
+// Sums of chunks, or none of them.
+template <class S, int N>
+struct ChunkSums {
+  static constexpr bool there = true;
+  const Packet<S, N>* sums;
+  u64 width;
+};
+struct NoChunkSums {
+  static constexpr bool there = false;
+};
+
 // Over the output, in packets: operands 0 output, 1 x (absent: zeros), 2 the line in the source, 3 the line
 // among the sorted pairs, 4 the start. `along` leads from a position to the source.
-template <class Index, bool with_x, class Pair, class T, int N>
+template <class Index, bool with_x, class Pair, class T, int N, class Chunks>
 DEVICE void add_sorted(const Packet<T, N>* x, const Packet<T, N>* source, Packet<T, N>* out,
                        const Pair* sorted, const typename Pair::Position* starts, const Nest<5>& nest,
-                       const Nest<1>& along, u64 count) {
-  constexpr int under_way = 8;  // of words that are frequent, one thread has thousands to wait for
+                       const Nest<1>& along, u64 count, const Chunks& chunks) {
   using S = typename Sum<T>::Type;
   for (u64 i = global_thread(); i < count; i += global_threads()) {
     const auto offsets = nest.at((Index)i);
@@ -155,17 +201,20 @@ DEVICE void add_sorted(const Packet<T, N>* x, const Packet<T, N>* source, Packet
     const Packet<T, N>* line = source + offsets.of[2];
     const Pair* pairs = sorted + offsets.of[3];
     const u64 begin = starts[offsets.of[4]], end = starts[offsets.of[4] + 1];
-    for (u64 first = begin; first < end; first += under_way) {
-      Packet<T, N> packet[under_way];
+    u64 first = begin;
+    if constexpr (Chunks::there) {
+      const u64 chunk = (begin + index_chunk - 1) / index_chunk, chunks_end = end / index_chunk;
+      if (chunk < chunks_end) {
+        add_pairs<Index>(sum, line, pairs, along, begin, chunk * index_chunk);
+        for (u64 c = chunk; c < chunks_end; ++c) {
+          const Packet<S, N> packet = chunks.sums[c * chunks.width + i % chunks.width];
 #pragma unroll
-      for (int e = 0; e < under_way; ++e)
-        if (first + e < end) packet[e] = line[along.at((Index)pairs[first + e].position()).of[0]];
-#pragma unroll
-      for (int e = 0; e < under_way; ++e)
-        if (first + e < end)
-#pragma unroll
-          for (int n = 0; n < N; ++n) sum[n] = sum[n] + (S)load(packet[e].element[n]);
+          for (int n = 0; n < N; ++n) sum[n] = sum[n] + packet.element[n];
+        }
+        first = chunks_end * index_chunk;
+      }
     }
+    add_pairs<Index>(sum, line, pairs, along, first, end);
     Packet<T, N> result;
 #pragma unroll
     for (int n = 0; n < N; ++n) result.element[n] = store<T>(sum[n]);
