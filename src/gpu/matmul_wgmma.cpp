@@ -26,20 +26,24 @@ GemmSplit wgmma_split(std::uint64_t tiles, std::int64_t depth, int compute_units
 // How a block's shared memory is used with tiles of so many columns: stages of the operands and, unless
 // results go from registers to memory, slots of 64 rows for each of the two groups that multiply.
 struct WgmmaTile {
-  int columns, width, stages;  // width: of the result
-  std::size_t slots = 0;
+  int columns, width, stages;         // width: of the result
+  std::size_t slots = 0, rounds = 1;  // rounds: in which results take turns
   std::vector<std::size_t> in_slots;  // inputs of the expression
 
   // `partial`: sums of a split, which are not rounded.
   WgmmaTile(const MatrixProduct& product, int columns_of_b, bool partial)
       : columns(columns_of_b), width(product.halves ? columns / 2 : columns) {
     constexpr std::size_t all = 226 * 1024, fewest_stages = 3, most_stages = 6;
-    const std::size_t most = (all - fewest_stages * stage_bytes()) / slots_bytes(1);
-    if (!partial && slot_results(product) && width % 64 == 0 && product.outputs.size() <= most) {
+    const std::size_t most = (all - fewest_stages * stage_bytes()) / slots_bytes(1),
+                      results = product.outputs.size();
+    if (!partial && slot_results(product) && width % 64 == 0) {
       in_slots = slot_inputs(product);
       in_slots.resize(std::min(in_slots.size(), most));
-      slots = std::max(in_slots.size(), product.outputs.size());
+      if (in_slots.empty()) rounds = (results + most - 1) / most;
+      slots = std::max(in_slots.size(), (results + rounds - 1) / rounds);
+      if (slots > most) slots = 0;
     }
+    if (slots == 0) in_slots.clear();
     stages = static_cast<int>(std::min(most_stages, (all - slots_bytes(slots)) / stage_bytes()));
   }
 
@@ -72,8 +76,8 @@ struct WgmmaFinish {
       take(SlotFinishText(product, tile.in_slots));
       const std::string inputs = pass_maps("map_in", tile.in_slots.size()),
                         results = pass_maps("map_out", product.outputs.size());
-      maps = fmt::format("wgmma::SlotMaps<{}, {}>{{{{{}}}, {{{}}}, stacked}}", tile.in_slots.size(),
-                         product.outputs.size(), inputs, results);
+      maps = fmt::format("wgmma::SlotMaps<{}, {}, {}>{{{{{}}}, {{{}}}, stacked}}", tile.in_slots.size(),
+                         product.outputs.size(), tile.slots, inputs, results);
       parameters += ", u32 stacked";
     }
   }
@@ -297,7 +301,7 @@ int choose_columns(const GpuDevice& device, const Step& step) {
     const double rounds = static_cast<double>((tiles * split.splits + units - 1) / units);
     const bool all_in_slots = tile.slots > 0 && tile.in_slots.size() == slot_inputs(product).size();
     double time = rounds * (one.per_k * static_cast<double>(split.depth) +
-                            (all_in_slots ? one.in_slots : one.in_memory));
+                            (all_in_slots ? one.in_slots * static_cast<double>(tile.rounds) : one.in_memory));
     // Sums of splits are written and read again.
     constexpr double bytes_per_nanosecond = 3000;
     if (split.splits > 1)

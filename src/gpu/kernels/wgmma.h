@@ -152,10 +152,13 @@ struct LaneSlots {
   }
 };
 
-// The tensors behind slots. Inputs that are `stacked` are other ones for every product.
-template <int INPUTS, int RESULTS>
+// The tensors behind slots. Inputs that are `stacked` are other ones for every product. Results for which
+// there are too few slots take them in turns.
+template <int INPUTS, int RESULTS, int SLOTS>
 struct SlotMaps {
-  static constexpr int inputs = INPUTS, results = RESULTS, slots = INPUTS > RESULTS ? INPUTS : RESULTS;
+  static constexpr int inputs = INPUTS, results = RESULTS, slots = SLOTS,
+                       rounds = (RESULTS + SLOTS - 1) / SLOTS;
+  static_assert(INPUTS <= SLOTS && (INPUTS == 0 || rounds == 1), "inputs stay until the last result");
   const TensorMap *input[INPUTS > 0 ? INPUTS : 1], *result[RESULTS];
   u32 stacked;
 
@@ -172,21 +175,21 @@ struct SlotMaps {
   }
   // Returns when the slots may be used again.
   template <int WIDTH>
-  DEVICE void store(u32 slots, const GemmShape& shape, i32 row, i32 column, i32 product) const {
+  DEVICE void store(u32 memory, int round, const GemmShape& shape, i32 row, i32 column, i32 product) const {
 #pragma unroll
     for (int k = 0; k < RESULTS; ++k)
 #pragma unroll
       for (int x = 0; x < WIDTH; x += 64)
-        if (row < shape.rows && column + x < shape.columns)
-          warpgroup::store_box(result[k], slots + k * slot_bytes<WIDTH> + x / 64 * slab, column + x, row,
-                               product);
+        if (k / SLOTS == round && row < shape.rows && column + x < shape.columns)
+          warpgroup::store_box(result[k], memory + k % SLOTS * slot_bytes<WIDTH> + x / 64 * slab, column + x,
+                               row, product);
     warpgroup::end_stores();
     warpgroup::wait_stores_read();
   }
 };
 // Results that go from registers to memory instead.
 struct NoSlots {
-  static constexpr int inputs = 0, results = 0, slots = 0;
+  static constexpr int inputs = 0, results = 0, slots = 0, rounds = 1;
 };
 
 // What becomes of results before they are stored: nothing, or a rope.
@@ -273,18 +276,19 @@ DEVICE auto neighbours(const f32 (&sums)[N], int i) {
     return left;
 }
 
-// Computes the expression on a lane's sums, from row `row` and column `column` on, into slots.
+// Computes the expression on a lane's sums, from row `row` and column `column` on, into slots: those results
+// whose turn it is.
 template <int WIDTH, bool HALVES, class Maps, class Finish, int N>
 DEVICE void finish_in_slots(const Finish& finish, const f32 (&sums)[N], i64 row, i64 column,
-                            const LaneSlots<WIDTH>& slots) {
+                            const LaneSlots<WIDTH>& slots, int round) {
 #pragma unroll
   for (int piece = 0; piece < WIDTH / 8; piece += 2) {
-    u32 inputs[Maps::slots][4], results[Maps::slots][4];
+    u32 inputs[Maps::slots][4], results[Maps::results][4];
 #pragma unroll
     for (int i = 0; i < Maps::inputs; ++i) slots.read(i, piece, inputs[i]);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      u32 from[Maps::slots], to[Maps::slots];
+      u32 from[Maps::slots], to[Maps::results];
 #pragma unroll
       for (int k = 0; k < Maps::inputs; ++k) from[k] = inputs[k][i];
       finish(row + i % 2 * 8, column + (piece + i / 2) * 8,
@@ -293,7 +297,8 @@ DEVICE void finish_in_slots(const Finish& finish, const f32 (&sums)[N], i64 row,
       for (int k = 0; k < Maps::results; ++k) results[k][i] = to[k];
     }
 #pragma unroll
-    for (int k = 0; k < Maps::results; ++k) slots.write(k, piece, results[k]);
+    for (int k = 0; k < Maps::results; ++k)
+      if (k / Maps::slots == round) slots.write(k % Maps::slots, piece, results[k]);
   }
 }
 
@@ -409,12 +414,14 @@ DEVICE void multiply(const GemmShape& shape, const TensorMap* map_a, const Tenso
       const int part = wave - 1;
       const u32 slots = warpgroup::shared_address(slots_of(part));
       u32 parity = 0;
-      for (u64 index = blockIdx.x; index < jobs; index += gridDim.x, parity ^= 1) {
+      for (u64 index = blockIdx.x; index < jobs; index += gridDim.x) {
         const gemm::Job job = gemm::job(shape, index);
         const i32 row = (i32)job.row_tile * 128 + part * 64, column = (i32)job.column_tile * width;
-        maps.template bring<width>(slots, ready + part, row, column, (i32)job.product);
-        barrier_wait(done + part, parity);
-        maps.template store<width>(slots, shape, row, column, (i32)job.product);
+        for (int round = 0; round < Maps::rounds; ++round, parity ^= 1) {
+          maps.template bring<width>(slots, ready + part, row, column, (i32)job.product);
+          barrier_wait(done + part, parity);
+          maps.template store<width>(slots, round, shape, row, column, (i32)job.product);
+        }
       }
     }
   } else {
@@ -423,7 +430,7 @@ DEVICE void multiply(const GemmShape& shape, const TensorMap* map_a, const Tenso
     f32 sums[COLUMNS / 2];
     Ring ring;
     u32 parity = 0;
-    for (u64 index = blockIdx.x; index < jobs; index += gridDim.x, parity ^= 1) {
+    for (u64 index = blockIdx.x; index < jobs; index += gridDim.x) {
       const gemm::Job job = gemm::job(shape, index);
       int last = -1;
 #pragma unroll 1
@@ -452,14 +459,17 @@ DEVICE void multiply(const GemmShape& shape, const TensorMap* map_a, const Tenso
       if (thread == 0) barrier_arrive(empty + last);
       if constexpr (has_slots) {
         const LaneSlots<width> slots(slots_of(part), thread);
-        barrier_wait(ready + part, parity);
-        if constexpr (Turn::turns)
-          turn.template finish<width>(sums, angles, column, slots);
-        else
-          finish_in_slots<width, HALVES, Maps>(finish, sums, row, column + thread % 4 * 2, slots);
-        warpgroup::publish_to_unit();
-        __syncwarp();
-        if (thread % 32 == 0) barrier_arrive(done + part);
+#pragma unroll
+        for (int round = 0; round < Maps::rounds; ++round, parity ^= 1) {
+          barrier_wait(ready + part, parity);
+          if constexpr (Turn::turns)
+            turn.template finish<width>(sums, angles, column, slots);
+          else
+            finish_in_slots<width, HALVES, Maps>(finish, sums, row, column + thread % 4 * 2, slots, round);
+          warpgroup::publish_to_unit();
+          __syncwarp();
+          if (thread % 32 == 0) barrier_arrive(done + part);
+        }
       } else {
         finish_in_memory<width, HALVES>(shape, finish, sums, row, column, thread);
       }
