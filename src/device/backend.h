@@ -115,6 +115,12 @@ class Backend {
   // True iff computing an elementwise value again costs less than storing and reading it.
   virtual bool recomputes() const { return false; }
 
+  // True iff this product, with its expression, had better give its result normed (Step::normed).
+  virtual bool norms_result(const Step& product) const {
+    (void)product;
+    return false;
+  }
+
   // True iff the step of a product can take the norm of its first operand upon itself. Its first input is
   // then the norm's, the norm's weight follows its other inputs, and the attributes are the norm's.
   virtual bool takes_norm(const Step& product, const Step& norm) const {

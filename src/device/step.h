@@ -79,7 +79,8 @@ struct TurnedHeads {
 //                expression are the left and the right half of the product's columns, inputs 2.. the
 //                remaining ones, and `domain` is the shape of a half. Or, if `turned`, a rope of some of the
 //                columns: see TurnedHeads. The last `joined` results of the expression, all of one type, are
-//                columns of a single output, side by side.
+//                columns of a single output, side by side. If `normed`, its one result goes through an
+//                rms_norm over its columns with that epsilon, without weights.
 //   quantised_matmul      likewise, and of a norm of x where Backend::takes_norm() said so. Or, if `stored`,
 //   what
 //                becomes of queries, keys and values: see StoredHeads.
@@ -101,6 +102,7 @@ struct Step {
   std::uint32_t joined = 0;
   std::optional<StoredHeads> stored;
   std::optional<TurnedHeads> turned;
+  std::optional<double> normed;
   std::uint32_t steady = 0;  // a bit for each input that is a leaf which no step of the plan writes to
 };
 

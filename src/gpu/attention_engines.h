@@ -20,7 +20,7 @@ struct AttentionEngine {
   std::string type;    // in namespace attention
   AttentionTiles tiles;
   unsigned threads, shared;  // shared: bytes that the launch asks for
-  int together = 0;  // blocks that a multiprocessor is to hold at least; 0: the compiler's choice
+  int together = 0;          // blocks that a multiprocessor is to hold at least; 0: the compiler's choice
   bool warpgroups = false;
   bool stays = false;  // a block may have several jobs, one after another
   bool whole = false;  // a block has all rows of a head

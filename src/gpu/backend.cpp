@@ -12,6 +12,7 @@
 #include "gpu/in_flight.h"
 #include "gpu/kernels.h"
 #include "gpu/matmul.h"
+#include "gpu/matmul_wgmma.h"
 #include "gpu/pinned_pool.h"
 #include "gpu/replay.h"
 #include "gpu/staged_copy.h"
@@ -122,6 +123,8 @@ class GpuBackend final : public Backend {
   }
 
   bool recomputes() const override { return true; }
+
+  bool norms_result(const Step& product) const override { return wgmma_norms(gpu_, product); }
 
   bool takes_norm(const Step& product, const Step& norm) const override {
     return few_rows_take_norm(gpu_, product, norm);

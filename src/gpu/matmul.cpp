@@ -9,6 +9,7 @@
 #include "gpu/gemm_tiles.h"
 #include "gpu/matmul_kernel.h"
 #include "gpu/matmul_wgmma.h"
+#include "gpu/normed_product.h"
 #include "gpu/product_choice.h"
 #include "gpu/turned_product.h"
 #include "hearth/error.h"
@@ -261,6 +262,7 @@ std::unique_ptr<Kernel> make_matmul(GpuDevice& device, const Step& step, MatmulV
 }
 
 std::unique_ptr<Kernel> make_matmul(GpuDevice& device, const Step& step) {
+  if (step.normed) return make_normed_product(device, step);
   return step.turned ? make_turned_product(device, step) : choose_product(device, step);
 }
 

@@ -31,7 +31,8 @@ MatrixProduct::MatrixProduct(const Step& step)
       expression(step.expression),
       halves(step.halves),
       joined(step.joined),
-      turned(step.turned) {
+      turned(step.turned),
+      normed(step.normed) {
   const std::size_t axes = step.domain.size() - 2;
   const Shape outer(step.domain.begin(), step.domain.begin() + static_cast<std::ptrdiff_t>(axes));
   std::vector<Strides> strides;

@@ -47,6 +47,7 @@ struct MatrixProduct {
   bool halves;                        // as in Step
   std::size_t joined;                 // likewise
   std::optional<TurnedHeads> turned;  // Step::turned
+  std::optional<double> normed;       // Step::normed
 
   explicit MatrixProduct(const Step& step);
 

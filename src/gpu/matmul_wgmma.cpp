@@ -103,22 +103,27 @@ std::string wgmma_source(const MatrixProduct& product, const WgmmaTile& tile, bo
   const WgmmaFinish text(product, tile, partial);
   return matmul_beginning(product) + "#include \"wgmma.h\"\n" + text.structure +
          fmt::format(
-             "KERNEL void __launch_bounds__({}, 1) matmul(const __grid_constant__ TensorMap map_a,\n"
+             "KERNEL void __launch_bounds__({}, 1){} matmul(const __grid_constant__ TensorMap map_a,\n"
              "    const __grid_constant__ TensorMap map_b, GemmShape shape, GemmStack stack, bool "
              "stacked_a,\n"
              "    bool stacked_b{}{}) {{\n"
              "  after_previous();\n"
              "  extern __shared__ __align__(1024) char memory[];\n",
-             wgmma_threads, text.parameters, product.turned ? ", GemmTurn turn" : "") +
+             wgmma_threads, product.normed ? " __cluster_dims__(2, 1, 1)" : "", text.parameters,
+             product.turned   ? ", GemmTurn turn"
+             : product.normed ? ", f32 epsilon"
+                              : "") +
          fmt::format(
              "  wgmma::multiply<{}, {}, {}, {}, {}, {}>(shape, &map_a, &map_b, stacked_a, stacked_b, "
              "memory,\n"
-             "      {}, {},\n      {});\n}}\n",
+             "      {}, {},\n      {}, {});\n}}\n",
              storage_type(product.a.dtype), tile.columns, tile.stages, product.a.along_k(),
              product.b.along_k(), product.halves, text.maps, text.finish,
              product.turned ? fmt::format("wgmma::Turned<{}, {}, {}>{{turn}}", storage_type(product.result),
                                           product.turned->half(), product.turned->rope.interleaved)
-                            : "wgmma::NotTurned{}");
+                            : "wgmma::NotTurned{}",
+             product.normed ? fmt::format("wgmma::Normed<{}>{{epsilon}}", storage_type(product.result))
+                            : "wgmma::NotNormed{}");
 }
 
 // The unit of sm_90; see wgmma.h. Operands must be aligned and run through memory along K or along rows.
@@ -128,7 +133,7 @@ class WgmmaKernel final : public MatmulKernel {
       : MatmulKernel(device, step), otherwise_(std::move(otherwise)), tile_(product_, columns, false) {
     shape_.row_tiles = static_cast<unsigned>((shape_.rows + tile_rows - 1) / tile_rows);
     shape_.column_tiles = static_cast<unsigned>((product_.b.rows + columns - 1) / columns);
-    if (!product_.halves && !product_.turned) {
+    if (!product_.halves && !product_.turned && !product_.normed) {
       const GemmSplit split = wgmma_split(tiles(), shape_.depth, device.compute_units());
       shape_.splits = split.splits;
       shape_.split_depth = split.depth;
@@ -192,8 +197,12 @@ class WgmmaKernel final : public MatmulKernel {
       turn = turn_of(*product_.turned, arguments);
       values.add(turn);
     }
-    const auto blocks =
-        std::min<std::uint64_t>(tiles() * shape_.splits, static_cast<std::uint64_t>(device_.compute_units()));
+    const auto epsilon = static_cast<float>(product_.normed.value_or(0));
+    if (product_.normed) values.add(epsilon);
+    // Of a norm's rows, two blocks have the columns between them.
+    const int units = device_.compute_units();
+    const auto blocks = std::min<std::uint64_t>(
+        tiles() * shape_.splits, static_cast<std::uint64_t>(product_.normed ? units / 2 * 2 : units));
     device_.launch(
         function_,
         {.x = static_cast<unsigned>(blocks), .threads = wgmma_threads, .shared = tile_.shared_bytes()},
@@ -282,6 +291,8 @@ int columns_of(MatmulVariant variant) {
   return found->columns;
 }
 
+constexpr int normed_columns = 256;
+
 bool turns(int columns, const TurnedHeads& heads) { return columns % heads.size == 0; }
 
 // A larger tile needs less of its operands for a result; a smaller one leaves less of the device idle in the
@@ -325,10 +336,23 @@ bool wgmma_turns(const GpuDevice& device, const Step& step) {
          wgmma_fits(device, step) && slot_results(MatrixProduct(step));
 }
 
+// Rows that two tiles have between them, and enough of them to be worth it.
+bool wgmma_norms(const GpuDevice& device, const Step& step) {
+  constexpr std::int64_t least_rows = 4096;
+  if (!wgmma_fits(device, step)) return false;
+  const MatrixProduct product(step);
+  if (product.count != 1 || product.columns() != 2 * normed_columns || product.a.rows < least_rows ||
+      product.outputs.size() != 1 || device.compute_units() < 2)
+    return false;
+  const WgmmaTile tile(product, normed_columns, false);
+  return tile.slots == 1 && tile.rounds == 1 && tile.in_slots.size() == slot_inputs(product).size();
+}
+
 std::unique_ptr<Kernel> make_wgmma(GpuDevice& device, const Step& step, MatmulVariant variant,
                                    std::unique_ptr<Kernel> otherwise) {
-  const int columns =
-      variant == MatmulVariant::automatic ? choose_columns(device, step) : columns_of(variant);
+  const int columns = step.normed                           ? normed_columns
+                      : variant == MatmulVariant::automatic ? choose_columns(device, step)
+                                                            : columns_of(variant);
   if (step.turned && !turns(columns, *step.turned))
     throw KernelError("[matmul] heads that tiles of this size do not turn");
   return std::make_unique<WgmmaKernel>(device, step, columns, std::move(otherwise));

@@ -9,7 +9,7 @@ namespace hearth {
 namespace {
 
 // Beyond this many elements a launch of its own costs nothing.
-constexpr std::int64_t most_elements = 1 << 17;
+constexpr std::int64_t most_elements = 1 << 21;
 
 constexpr std::size_t never = ~std::size_t{0};
 

@@ -6,8 +6,8 @@
 //   3. Fusion: nodes are grouped into steps (fusion.h, product_readers.h, halves.h); what others can compute
 //      again from what they read is not stored for them (recomputed.h).
 //   4. Steps: groups become expressions with inputs and outputs.
-//   5. Small steps become part of others: norms of products (norm_products.h), several that do the same
-//      (batches.h).
+//   5. Small steps become part of others: norms of what products read (norm_products.h) and of what they give
+//      (normed_products.h), several that do the same (batches.h).
 #include "plan/drafts.h"
 
 #include <algorithm>
@@ -19,6 +19,7 @@
 #include "plan/fusion.h"
 #include "plan/halves.h"
 #include "plan/norm_products.h"
+#include "plan/normed_products.h"
 #include "plan/product_readers.h"
 #include "plan/recomputed.h"
 #include "plan/stored_heads.h"
@@ -49,6 +50,7 @@ class Drafter {
     make_steps();
     if (options_.fuse) {
       drafts_.fused_nodes += join_norms(graph_, backend_, drafts_);
+      drafts_.fused_nodes += join_norms_of_results(graph_, backend_, drafts_);
       drafts_.batched = batch_steps(graph_, backend_, drafts_.steps);
       drafts_.fused_nodes += join_stored_heads(graph_, backend_, drafts_);
     }

@@ -62,17 +62,10 @@ struct GroupTile {
   }
 };
 
-DEVICE void cluster_barrier() {
-  __syncwarp();
-  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
 // Four numbers of a block of the cluster.
 DEVICE Packet<f32, 4> load_of_block(const f32* shared, u32 block) {
   Packet<f32, 4> values;
-  u32 address;
-  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
-               : "=r"(address)
-               : "r"(warpgroup::shared_address(shared)), "r"(block));
+  const u32 address = warpgroup::address_in_block(shared, block);
   asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
                : "=f"(values.element[0]), "=f"(values.element[1]), "=f"(values.element[2]),
                  "=f"(values.element[3])
@@ -203,10 +196,10 @@ DEVICE void multiply_groups(const GemmShape& shape, const Blocks& blocks, const 
   if (Tile::splits == 1)
     barrier();
   else
-    cluster_barrier();
+    warpgroup::cluster_barrier();
   finish.start(0, 0);
   finish_tile<Tile>(shape, results, first_row, first_column, split, finish);
-  if (Tile::splits > 1) cluster_barrier();  // others may still read this block's results
+  if (Tile::splits > 1) warpgroup::cluster_barrier();  // others may still read this block's results
 }
 
 }  // namespace quantised

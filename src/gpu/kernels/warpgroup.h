@@ -40,6 +40,36 @@ DEVICE void barrier_arrive_copied(u64* barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barrier))
                : "memory");
 }
+// ---- two blocks of a cluster ----
+
+DEVICE void cluster_barrier() {
+  __syncwarp();
+  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+// Where another block of the cluster has what this one has at `pointer`.
+DEVICE u32 address_in_block(const void* pointer, u32 block) {
+  u32 address;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
+               : "=r"(address)
+               : "r"(shared_address(pointer)), "r"(block));
+  return address;
+}
+DEVICE void store_in_block(u32 address, f32 value) {
+  asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(address), "f"(value) : "memory");
+}
+DEVICE void barrier_arrive_in_block(u32 address) {
+  asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(address) : "memory");
+}
+// For arrivals from there: what those who arrived wrote before can be read.
+DEVICE void barrier_wait_for_blocks(u64* barrier, u32 parity) {
+  asm volatile(
+      "{\n.reg .pred done;\n"
+      "again:\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
+      "@done bra over;\nbra again;\nover:\n}" ::"r"(shared_address(barrier)),
+      "r"(parity)
+      : "memory");
+}
+
 // What this thread wrote to shared memory, barriers included, is seen by the matrix unit and the copy engine.
 DEVICE void publish_to_unit() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 

@@ -276,11 +276,16 @@ DEVICE auto neighbours(const f32 (&sums)[N], int i) {
     return left;
 }
 
+struct NobodySees {
+  template <class Results>
+  DEVICE void operator()(const Results&) const {}
+};
+
 // Computes the expression on a lane's sums, from row `row` and column `column` on, into slots: those results
-// whose turn it is.
-template <int WIDTH, bool HALVES, class Maps, class Finish, int N>
+// whose turn it is. `see` is shown the results of each two pieces.
+template <int WIDTH, bool HALVES, class Maps, class Finish, int N, class See = NobodySees>
 DEVICE void finish_in_slots(const Finish& finish, const f32 (&sums)[N], i64 row, i64 column,
-                            const LaneSlots<WIDTH>& slots, int round) {
+                            const LaneSlots<WIDTH>& slots, int round, const See& see = {}) {
 #pragma unroll
   for (int piece = 0; piece < WIDTH / 8; piece += 2) {
     u32 inputs[Maps::slots][4], results[Maps::results][4];
@@ -299,10 +304,82 @@ DEVICE void finish_in_slots(const Finish& finish, const f32 (&sums)[N], i64 row,
 #pragma unroll
     for (int k = 0; k < Maps::results; ++k)
       if (k / Maps::slots == round) slots.write(k % Maps::slots, piece, results[k]);
+    see(results);
   }
 }
 
-// The same without slots. Four lanes have the columns of eight, two neighbours each: they exchange them for
+// ---- norms ----
+
+struct NotNormed {
+  static constexpr bool norms = false;
+  struct Exchange {};
+};
+// Results are divided by the root of the mean of their squares in a row. Two blocks of a cluster have a row's
+// columns between them, and tell each other their sums of squares.
+template <class T>
+struct Normed {
+  static constexpr bool norms = true;
+  // Of each of the two groups that multiply: what the other block's group found. That block may be a tile
+  // ahead, so that every second tile has a place and a barrier of its own.
+  struct Exchange {
+    f32 squares[2][2][64];
+    u64 arrived[2][2];
+  };
+  f32 epsilon;
+
+  // Like finish_in_slots(). Results go to their slot as they are, and come back to be divided: there are no
+  // registers for them beside the sums.
+  template <int WIDTH, class Maps, class Finish, int N>
+  DEVICE void finish(const Finish& finish, const f32 (&sums)[N], i64 row, i64 column,
+                     const LaneSlots<WIDTH>& slots, Exchange& exchange, int part, int thread,
+                     u32 tile) const {
+    static_assert(Maps::results == 1 && Maps::rounds == 1, "one result");
+    f32 squares[2] = {0, 0};  // of both rows of a lane
+    finish_in_slots<WIDTH, false, Maps>(finish, sums, row, column, slots, 0, [&](const u32(&results)[1][4]) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const auto pair = bit_cast<Packet<T, 2>>(results[0][i]);
+#pragma unroll
+        for (int e = 0; e < 2; ++e)
+          squares[i % 2] = ::fmaf(load(pair.element[e]), load(pair.element[e]), squares[i % 2]);
+      }
+    });
+    const u32 other = blockIdx.x % 2 ^ 1, turn = tile % 2;
+    u64* const arrived = exchange.arrived[part] + turn;
+    const int mine = thread / 32 * 16 + thread % 32 / 4;  // of the group's rows
+#pragma unroll
+    for (int below = 0; below < 2; ++below) {
+      squares[below] += __shfl_xor_sync(~0u, squares[below], 1);
+      squares[below] += __shfl_xor_sync(~0u, squares[below], 2);
+      if (thread % 4 == 0)
+        warpgroup::store_in_block(
+            warpgroup::address_in_block(&exchange.squares[part][turn][mine + below * 8], other),
+            squares[below]);
+    }
+    __syncwarp();
+    if (thread % 32 == 0) warpgroup::barrier_arrive_in_block(warpgroup::address_in_block(arrived, other));
+    warpgroup::barrier_wait_for_blocks(arrived, tile / 2 % 2);
+    f32 by[2];
+#pragma unroll
+    for (int below = 0; below < 2; ++below) {
+      const f32 sum = squares[below] + exchange.squares[part][turn][mine + below * 8];
+      by[below] = 1 / ::sqrtf(sum / (2 * WIDTH) + epsilon);
+    }
+#pragma unroll
+    for (int piece = 0; piece < WIDTH / 8; piece += 2) {
+      u32 words[4];
+      slots.read(0, piece, words);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const auto pair = bit_cast<Packet<T, 2>>(words[i]);
+        words[i] = chain::pack(T{}, load(pair.element[0]) * by[i % 2], load(pair.element[1]) * by[i % 2]);
+      }
+      slots.write(0, piece, words);
+    }
+  }
+};
+
+// Results without slots. Four lanes have the columns of eight, two neighbours each: they exchange them for
 // runs of four.
 DEVICE Packet<f32, 4> exchanged(const f32* sums, int lane) {
   const bool odd = lane & 1;
@@ -354,11 +431,12 @@ constexpr int stage_bytes = (128 + COLUMNS) * depth * 2;
 // With HALVES half the columns of a tile are of the left half of b's rows, which are twice the columns of the
 // result, and half are those of the right half that belong to them.
 template <class T, int COLUMNS, int STAGES, bool ALONG_K_A, bool ALONG_K_B, bool HALVES, class Maps,
-          class Finish, class Turn>
+          class Finish, class Turn, class Norm>
 DEVICE void multiply(const GemmShape& shape, const TensorMap* map_a, const TensorMap* map_b, bool stacked_a,
-                     bool stacked_b, char* memory, Maps maps, Finish finish, Turn turn) {
+                     bool stacked_b, char* memory, Maps maps, Finish finish, Turn turn, Norm norm) {
   static_assert(ALONG_K_B || !HALVES, "halves lie along K");
   __shared__ u64 full[STAGES], empty[STAGES], ready[2], done[2];
+  __shared__ typename Norm::Exchange exchange;
   constexpr int tile_a = 128 * depth * 2;
   constexpr int width = HALVES ? COLUMNS / 2 : COLUMNS;  // of the result
   constexpr bool has_slots = Maps::slots > 0;
@@ -371,12 +449,23 @@ DEVICE void multiply(const GemmShape& shape, const TensorMap* map_a, const Tenso
     for (int i = 0; i < 2; ++i) {
       barrier_init(ready + i, 1);
       barrier_init(done + i, 4);
+      if constexpr (Norm::norms)
+        for (int turn = 0; turn < 2; ++turn) barrier_init(exchange.arrived[i] + turn, 4);
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   }
-  barrier();
+  if constexpr (Norm::norms)
+    warpgroup::cluster_barrier();
+  else
+    barrier();
   const u64 jobs = gemm::job_count(shape);
+  const auto job_at = [&](u64 index) {
+    if constexpr (Norm::norms)
+      return gemm::Job{0, (u32)(index / 2), (u32)(index % 2), 0};
+    else
+      return gemm::job(shape, index);
+  };
   const auto steps = [&](const gemm::Job& job) {
     const i64 begin = job.split * shape.split_depth, rest = shape.depth - begin;
     return (int)(((rest < shape.split_depth ? rest : shape.split_depth) + depth - 1) / depth);
@@ -392,7 +481,7 @@ DEVICE void multiply(const GemmShape& shape, const TensorMap* map_a, const Tenso
     if (wave == 0) {
       Ring ring;
       for (u64 index = blockIdx.x; index < jobs; index += gridDim.x) {
-        const gemm::Job job = gemm::job(shape, index);
+        const gemm::Job job = job_at(index);
         const i32 row = (i32)job.row_tile * 128, column = (i32)job.column_tile * width;
         const i32 product_a = stacked_a ? (i32)job.product : 0, product_b = stacked_b ? (i32)job.product : 0;
         i32 k = (i32)(job.split * shape.split_depth);
@@ -415,7 +504,7 @@ DEVICE void multiply(const GemmShape& shape, const TensorMap* map_a, const Tenso
       const u32 slots = warpgroup::shared_address(slots_of(part));
       u32 parity = 0;
       for (u64 index = blockIdx.x; index < jobs; index += gridDim.x) {
-        const gemm::Job job = gemm::job(shape, index);
+        const gemm::Job job = job_at(index);
         const i32 row = (i32)job.row_tile * 128 + part * 64, column = (i32)job.column_tile * width;
         for (int round = 0; round < Maps::rounds; ++round, parity ^= 1) {
           maps.template bring<width>(slots, ready + part, row, column, (i32)job.product);
@@ -429,14 +518,14 @@ DEVICE void multiply(const GemmShape& shape, const TensorMap* map_a, const Tenso
     const int part = group - 1, thread = (int)threadIdx.x % 128;
     f32 sums[COLUMNS / 2];
     Ring ring;
-    u32 parity = 0;
-    for (u64 index = blockIdx.x; index < jobs; index += gridDim.x) {
-      const gemm::Job job = gemm::job(shape, index);
+    u32 parity = 0, tile = 0;
+    for (u64 index = blockIdx.x; index < jobs; index += gridDim.x, ++tile) {
+      const gemm::Job job = job_at(index);
       int last = -1;
 #pragma unroll 1
       for (int step = steps(job); step > 0; --step) {
-        const char* tile = memory + ring.stage * stage_bytes<COLUMNS>;
-        const u64 a = descriptor(tile + part * slab), b = descriptor(tile + tile_a);
+        const char* stage = memory + ring.stage * stage_bytes<COLUMNS>;
+        const u64 a = descriptor(stage + part * slab), b = descriptor(stage + tile_a);
         barrier_wait(full + ring.stage, ring.parity);
         fence();
 #pragma unroll
@@ -464,6 +553,9 @@ DEVICE void multiply(const GemmShape& shape, const TensorMap* map_a, const Tenso
           barrier_wait(ready + part, parity);
           if constexpr (Turn::turns)
             turn.template finish<width>(sums, angles, column, slots);
+          else if constexpr (Norm::norms)
+            norm.template finish<width, Maps>(finish, sums, row, column + thread % 4 * 2, slots, exchange,
+                                              part, thread, tile);
           else
             finish_in_slots<width, HALVES, Maps>(finish, sums, row, column + thread % 4 * 2, slots, round);
           warpgroup::publish_to_unit();
