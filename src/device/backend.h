@@ -145,6 +145,13 @@ class Backend {
     return false;
   }
 
+  // True iff the step of a concat can turn parts as TurnedParts says.
+  virtual bool turns_parts(const Step& concat, const TurnedParts& parts) const {
+    (void)concat;
+    (void)parts;
+    return false;
+  }
+
   // How many small elementwise steps or store_rows like this one can be parts of one step.
   virtual std::size_t most_parts(const Step& step) const {
     (void)step;

@@ -64,6 +64,14 @@ struct TurnedHeads {
   std::int64_t half() const { return size / 2; }
 };
 
+// A concat of heads, (sequences, time, heads, features) each, whose first parts go through rope on the way,
+// by positions that all sequences share. Behind the parts, the inputs are the rope's positions (and
+// frequencies).
+struct TurnedParts {
+  RopeAttributes rope;
+  std::size_t parts = 0, turned = 0;
+};
+
 // One kernel's worth of work.
 //
 //   elementwise  for every index of `domain`: evaluate the expression, store outputs[k]. Inputs are laid out
@@ -103,6 +111,7 @@ struct Step {
   std::optional<StoredHeads> stored;
   std::optional<TurnedHeads> turned;
   std::optional<double> normed;
+  std::optional<TurnedParts> turned_parts;  // of a concat
   std::uint32_t steady = 0;  // a bit for each input that is a leaf which no step of the plan writes to
 };
 

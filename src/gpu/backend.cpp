@@ -133,6 +133,7 @@ class GpuBackend final : public Backend {
     return few_rows_store_heads(gpu_, product, store, heads);
   }
   bool turns_heads(const Step& product, const TurnedHeads&) const override { return turned_fit(product); }
+  bool turns_parts(const Step& concat, const TurnedParts&) const override { return turned_parts_fit(concat); }
   std::size_t most_parts(const Step& step) const override {
     return step.op == Op::store_rows ? most_stored_parts : most_batched_parts(step);
   }

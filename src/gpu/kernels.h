@@ -20,6 +20,8 @@ std::unique_ptr<Kernel> make_pooling(GpuDevice& device, const Step& step);   // 
 std::unique_ptr<Kernel> make_scan(GpuDevice& device, const Step& step);      // cum*, argsort
 std::unique_ptr<Kernel> make_movement(GpuDevice& device, const Step& step);  // concat pad unslice arange
 std::unique_ptr<Kernel> make_indexing(GpuDevice& device, const Step& step);  // take, gather, scatter, ...
+bool turned_parts_fit(const Step& concat);                                   // Backend::turns_parts
+std::unique_ptr<Kernel> make_turned_parts(GpuDevice& device, const Step& step);   // Step::turned_parts
 std::unique_ptr<Kernel> make_normalisation(GpuDevice& device, const Step& step);  // softmax, norms
 std::unique_ptr<Kernel> make_rope(GpuDevice& device, const Step& step);
 std::unique_ptr<Kernel> make_cross_entropy(GpuDevice& device, const Step& step);  // and its gradient

@@ -22,6 +22,7 @@ std::string describe(const DraftStep& draft) {
   if (draft.step.stored) text += " rope store_rows";
   if (draft.step.turned) text += " rope";
   if (draft.step.normed) text += " rms_norm";
+  if (draft.step.turned_parts) text = "rope concat";
   if (draft.step.joined > 0) text += draft.step.halves ? " kept" : " concat";
   if (!draft.step.parts.empty()) text += fmt::format(" of {} values", draft.step.parts.size());
   return fmt::format("{:<40} {} -> {} output{}", text, to_string(draft.step.domain), draft.outputs.size(),

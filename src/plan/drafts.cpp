@@ -7,7 +7,8 @@
 //      again from what they read is not stored for them (recomputed.h).
 //   4. Steps: groups become expressions with inputs and outputs.
 //   5. Small steps become part of others: norms of what products read (norm_products.h) and of what they give
-//      (normed_products.h), several that do the same (batches.h).
+//      (normed_products.h), ropes of what a concat joins (turned_parts.h), several that do the same
+//      (batches.h).
 #include "plan/drafts.h"
 
 #include <algorithm>
@@ -24,6 +25,7 @@
 #include "plan/recomputed.h"
 #include "plan/stored_heads.h"
 #include "plan/turned_heads.h"
+#include "plan/turned_parts.h"
 
 namespace hearth {
 namespace {
@@ -51,6 +53,7 @@ class Drafter {
     if (options_.fuse) {
       drafts_.fused_nodes += join_norms(graph_, backend_, drafts_);
       drafts_.fused_nodes += join_norms_of_results(graph_, backend_, drafts_);
+      drafts_.fused_nodes += join_turned_parts(graph_, backend_, drafts_);
       drafts_.batched = batch_steps(graph_, backend_, drafts_.steps);
       drafts_.fused_nodes += join_stored_heads(graph_, backend_, drafts_);
     }

@@ -69,19 +69,24 @@ struct RopeComputed {
   }
 };
 
+struct EveryRow {
+  DEVICE bool operator()(u64) const { return true; }
+};
+
 // Rotates the pairs (i, i + half) of every row, or (2 i, 2 i + 1) if INTERLEAVED; P pairs at a time. A row
-// may be written where it was.
+// may be written where it was. Rows that do not turn are copied.
 template <class S, class C, int P, bool INTERLEAVED, class Index, class RowAt, class ToAt, class TimeOf,
-          class Angles>
+          class Angles, class Turns = EveryRow>
 DEVICE void rope_rotate(RowAt row_at, i64 step, ToAt to_at, TimeOf time_of, const Angles& angles, u64 rows,
-                        u64 half) {
+                        u64 half, Turns turns = {}) {
   const Index per_row = half / P, items = rows * per_row;
   for (Index item = global_thread(); item < items; item += global_threads()) {
     const Index row = item / per_row, i = item % per_row * P;
     const S* from = row_at(row);
     S* to = to_at(row);
     C a[P], b[P], c[P], s[P];
-    angles.read(time_of(row), i, c, s);
+    const bool turned = turns(row);
+    if (turned) angles.read(time_of(row), i, c, s);
     if constexpr (!INTERLEAVED) {
       read_packet<P>(from, step, i, a);
       read_packet<P>(from, step, i + half, b);
@@ -97,12 +102,13 @@ DEVICE void rope_rotate(RowAt row_at, i64 step, ToAt to_at, TimeOf time_of, cons
         b[e] = both[2 * e + 1];
       }
     }
+    if (turned)
 #pragma unroll
-    for (int e = 0; e < P; ++e) {
-      const C first = a[e] * c[e] - b[e] * s[e], second = a[e] * s[e] + b[e] * c[e];
-      a[e] = first;
-      b[e] = second;
-    }
+      for (int e = 0; e < P; ++e) {
+        const C first = a[e] * c[e] - b[e] * s[e], second = a[e] * s[e] + b[e] * c[e];
+        a[e] = first;
+        b[e] = second;
+      }
     if constexpr (!INTERLEAVED) {
       write_packet<P>(to + i, a);
       write_packet<P>(to + i + half, b);
