@@ -130,30 +130,31 @@ TEST_F(MemoryPoolTest, NoMoreIsKeptThanTheConfigurationAllows) {
 // Memory that is never touched.
 class PretendedMemory final : public MemorySource {
  public:
-  explicit PretendedMemory(int& releases) : releases_(releases) {}
+  PretendedMemory(int& releases, bool of_host) : releases_(releases), of_host_(of_host) {}
   void* allocate(std::size_t) override { return reinterpret_cast<void*>(++last_ * 64); }
   void release(void*) override { ++releases_; }
   std::size_t total_memory() const override { return std::size_t{1} << 40; }
-  bool has(std::size_t) const override { return true; }
+  bool of_host() const override { return of_host_; }
 
  private:
   int& releases_;
+  bool of_host_;
   std::uintptr_t last_ = 0;
 };
 
 // A step of training that has more than that would wait for its GPU, every time.
 TEST(MemoryPools, GpusKeepEverythingUnlessTheyAreTold) {
-  const auto releases_of_steps = [](Device device, double limit) {
+  const auto releases_of_steps = [](bool of_host, double limit) {
     int releases = 0;
-    MemoryPool pool(std::make_unique<PretendedMemory>(releases), device);
+    MemoryPool pool(std::make_unique<PretendedMemory>(releases, of_host), Device{DeviceKind::rocm, 0});
     pool.configure({.memory_pool_size_gb = limit});
     for (int step = 0; step < 3; ++step) pool.allocate(std::size_t{20} << 30);
     return releases;
   };
-  EXPECT_EQ(releases_of_steps({DeviceKind::rocm, 0}, Config{}.memory_pool_size_gb), 0);
-  EXPECT_EQ(releases_of_steps({DeviceKind::rocm, 0}, 8), 3);
-  EXPECT_EQ(releases_of_steps({DeviceKind::cpu, 0}, Config{}.memory_pool_size_gb), 3);
-  EXPECT_EQ(releases_of_steps({DeviceKind::cpu, 0}, 1e30), 0);
+  EXPECT_EQ(releases_of_steps(false, Config{}.memory_pool_size_gb), 0);
+  EXPECT_EQ(releases_of_steps(false, 8), 3);
+  EXPECT_EQ(releases_of_steps(true, Config{}.memory_pool_size_gb), 3);
+  EXPECT_EQ(releases_of_steps(true, 1e30), 0);
 }
 
 TEST_F(MemoryPoolTest, WhatIsKeptMakesRoomWhereTheSourceHasNone) {

@@ -26,7 +26,7 @@ struct Config {
   bool enable_operator_fusion = true;  // false: every operation is a step of its own
   bool enable_graph_replay = true;     // false: a GPU is given every kernel of a plan by itself
   bool enable_memory_pooling = true;   // false: memory goes back to the system at once
-  // Most memory that a device's pool keeps for later use; below 0: 8 of the host's, all of a GPU's.
+  // Most memory that a device's pool keeps for later use; below 0: 8 of the host's, all of a GPU's own.
   double memory_pool_size_gb = -1;
   double max_memory_fraction = 0.9;   // of the device's memory; beyond it OutOfMemory is thrown
   double max_memory_gb = 0;           // a further limit, per device; 0: none

@@ -112,8 +112,11 @@ class Backend {
     return false;
   }
 
-  // True iff computing an elementwise value again costs less than storing and reading it.
-  virtual bool recomputes() const { return false; }
+  // True iff computing an elementwise value of this type again costs less than storing and reading it.
+  virtual bool recomputes(DType dtype) const {
+    (void)dtype;
+    return false;
+  }
 
   // True iff this product, with its expression, had better give its result normed (Step::normed).
   virtual bool norms_result(const Step& product) const {

@@ -30,14 +30,14 @@ std::size_t budget_of(const Config& config, std::size_t total) {
   return static_cast<std::size_t>(cap > 0 ? std::min(cap, fraction) : fraction);
 }
 
-// A GPU's memory is handed out slowly and taken back only when the GPU is idle, so that its pool gives
+// A GPU's own memory is handed out slowly and taken back only when the GPU is idle, so that its pool gives
 // nothing back by itself.
-std::size_t cache_limit_of(const Config& config, const Device& device) {
+std::size_t cache_limit_of(const Config& config, bool of_host) {
   constexpr double gib = 1ull << 30, host = 8;
   constexpr std::size_t all = std::numeric_limits<std::size_t>::max();
   if (!config.enable_memory_pooling) return 0;
   const double wanted = config.memory_pool_size_gb;
-  if (wanted < 0 && device.kind != DeviceKind::cpu) return all;
+  if (wanted < 0 && !of_host) return all;
   const double bytes = (wanted < 0 ? host : wanted) * gib;
   return bytes < static_cast<double>(all) ? static_cast<std::size_t>(bytes) : all;
 }
@@ -95,7 +95,7 @@ MemoryPool::MemoryPool(std::unique_ptr<MemorySource> source, Device device)
 void MemoryPool::configure(const Config& config) {
   std::lock_guard lock(mutex_);
   budget_ = budget_of(config, total_memory());
-  cache_limit_ = cache_limit_of(config, device_);
+  cache_limit_ = cache_limit_of(config, source_->of_host());
   trim(cache_limit_);
 }
 

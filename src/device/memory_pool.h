@@ -25,6 +25,8 @@ class MemorySource {
   virtual std::size_t total_memory() const = 0;
   // False: so much cannot be had, though allocate() would not say so.
   virtual bool has(std::size_t bytes) const { return (void)bytes, true; }
+  // Whether it is memory that everything on this machine shares.
+  virtual bool of_host() const { return true; }
 };
 
 // Safe from any thread. Must outlive its buffers. A block that is given back may be handed out again at once:

@@ -153,7 +153,7 @@ std::optional<AttentionEngine> whole_engine(const Target& target, DType dtype, s
                          .tiles = tiles,
                          .threads = static_cast<unsigned>(waves * target.wave_size),
                          .shared = static_cast<unsigned>(2 * attention_shared_elements(tiles, 1, 2, 0)),
-                         .together = waves == most_waves ? 5 : 0,
+                         .together = target.matrix == MatrixUnit::wgmma90 && waves == most_waves ? 5 : 0,
                          .whole = true};
 }
 

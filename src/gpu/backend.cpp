@@ -122,7 +122,7 @@ class GpuBackend final : public Backend {
     return is_floating(product.outputs[0].dtype) && !skinny_fits(product);
   }
 
-  bool recomputes() const override { return true; }
+  bool recomputes(DType dtype) const override { return dtype != DType::f64; }
 
   bool norms_result(const Step& product) const override { return wgmma_norms(gpu_, product); }
 

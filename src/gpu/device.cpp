@@ -43,6 +43,7 @@ class DriverMemory final : public MemorySource {
   }
   std::size_t total_memory() const override { return total_; }
   bool has(std::size_t bytes) const override { return !integrated_ || system_has(bytes); }
+  bool of_host() const override { return integrated_; }
 
  private:
   const Driver& driver_;

@@ -258,7 +258,8 @@ class AddKernel final : public Kernel {
   }
 
   std::size_t scratch_bytes() const override {
-    return chunks_offset() + static_cast<std::size_t>(chunks() * width()) * 8;
+    constexpr std::size_t widest_sum = 8;
+    return chunks_offset() + static_cast<std::size_t>(chunks() * width()) * widest_sum;
   }
 
   void run(const KernelArguments& arguments) const override {

@@ -41,7 +41,8 @@ struct WgmmaTile {
       in_slots.resize(std::min(in_slots.size(), most));
       if (in_slots.empty()) rounds = (results + most - 1) / most;
       slots = std::max(in_slots.size(), (results + rounds - 1) / rounds);
-      if (slots > most) slots = 0;
+      constexpr std::size_t most_maps = 24;  // of 128 bytes each: drivers take 4 KiB of arguments
+      if (slots > most || in_slots.size() + results > most_maps) slots = 0;
     }
     if (slots == 0) in_slots.clear();
     stages = static_cast<int>(std::min(most_stages, (all - slots_bytes(slots)) / stage_bytes()));

@@ -12,11 +12,13 @@ namespace {
 
 class NormedAfterwards final : public Kernel {
  public:
-  NormedAfterwards(GpuDevice& device, const Step& step, std::unique_ptr<Kernel> product)
+  // in_place: rows are so short that the norm has all of one in registers before it writes.
+  NormedAfterwards(GpuDevice& device, const Step& step, std::unique_ptr<Kernel> product, bool in_place)
       : product_(std::move(product)) {
     const Layout& result = step.outputs[0];
-    bytes_ =
-        (static_cast<std::size_t>(element_count(result.shape)) * dtype_size(result.dtype) + 63) / 64 * 64;
+    if (!in_place)
+      bytes_ =
+          (static_cast<std::size_t>(element_count(result.shape)) * dtype_size(result.dtype) + 63) / 64 * 64;
     Step norm;
     norm.op = Op::rms_norm;
     norm.attributes = NormAttributes{*step.normed};
@@ -30,7 +32,7 @@ class NormedAfterwards final : public Kernel {
   }
 
   void run(const KernelArguments& arguments) const override {
-    void* const plain = arguments.scratch;
+    void* const plain = bytes_ > 0 ? arguments.scratch : arguments.outputs[0];
     void* const scratch = static_cast<char*>(arguments.scratch) + bytes_;
     product_->run({arguments.inputs, &plain, arguments.numbers, scratch});
     norm_->run({&plain, arguments.outputs, nullptr, scratch});
@@ -38,7 +40,7 @@ class NormedAfterwards final : public Kernel {
 
  private:
   std::unique_ptr<Kernel> product_, norm_;
-  std::size_t bytes_;
+  std::size_t bytes_ = 0;  // of the product before the norm
 };
 
 }  // namespace
@@ -49,7 +51,8 @@ std::unique_ptr<Kernel> make_normed_product(GpuDevice& device, const Step& step)
   const bool by_wgmma = wgmma_norms(device, plain);
   auto afterwards = std::make_unique<NormedAfterwards>(
       device, step,
-      by_wgmma ? make_matmul(device, plain, MatmulVariant::mma_large) : choose_product(device, plain));
+      by_wgmma ? make_matmul(device, plain, MatmulVariant::mma_large) : choose_product(device, plain),
+      by_wgmma);
   if (!by_wgmma) return afterwards;
   return make_wgmma(device, step, MatmulVariant::automatic, std::move(afterwards));
 }

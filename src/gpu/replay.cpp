@@ -155,7 +155,12 @@ class GraphReplay final : public Replay {
       }
       steps_.push_back(std::move(step));
     }
-    device_.check(call.graph_instantiate(&executable_, graph_), "instantiating a graph");
+    int code = call.graph_instantiate(&executable_, graph_);
+    if (code == device_.driver().codes.out_of_memory) {  // blocks kept for later may be what is missing
+      device_.pool().empty_cache();
+      code = call.graph_instantiate(&executable_, graph_);
+    }
+    device_.check(code, "instantiating a graph");
   }
 
   void patch(std::span<const StepRun> steps) {

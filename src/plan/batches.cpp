@@ -8,8 +8,11 @@
 namespace hearth {
 namespace {
 
-// Beyond this many elements a launch of its own costs nothing.
+// Beyond this many elements a launch of its own costs next to nothing.
 constexpr std::int64_t most_elements = 1 << 21;
+// Of steps that read nothing but leaves, such as casts of weights: they all run where the first of them does,
+// and what they give takes memory from there on.
+constexpr std::int64_t most_early_elements = 1 << 17;
 
 constexpr std::size_t never = ~std::size_t{0};
 
@@ -93,13 +96,14 @@ std::size_t batch_steps(const LinearGraph& graph, const Backend& backend, std::v
   for (std::size_t step = 0; step < steps.size(); ++step) {
     const DraftStep& draft = steps[step];
     const auto kind = kind_of(draft.step);
-    const std::size_t most = kind ? backend.most_parts(draft.step) : 1;
     std::size_t needed_by = never;
     for (const auto output : draft.outputs) needed_by = std::min(needed_by, first_use[output]);
+    // A number that is read as memory is written by a step: it is not there from the beginning.
+    const bool early = std::all_of(draft.inputs.begin(), draft.inputs.end(),
+                                   [&](const Source& input) { return graph.ops[input.root] == Op::value; });
+    const bool small = !early || element_count(draft.step.domain) <= most_early_elements;
+    const std::size_t most = kind && small ? backend.most_parts(draft.step) : 1;
     if (most > 1) {
-      // A number that is read as memory is written by a step: it is not there from the beginning.
-      const bool early = std::all_of(draft.inputs.begin(), draft.inputs.end(),
-                                     [&](const Source& input) { return graph.ops[input.root] == Op::value; });
       const auto [found, is_new] = open.try_emplace({*kind, early}, batches.size());
       if (!is_new) {
         Batch& batch = batches[found->second];

@@ -12,8 +12,8 @@ namespace {
 
 class Recomputer {
  public:
-  Recomputer(const LinearGraph& graph, Drafts& drafts, Grouping& grouping)
-      : graph_(graph), drafts_(drafts), grouping_(grouping) {}
+  Recomputer(const LinearGraph& graph, const Backend& backend, Drafts& drafts, Grouping& grouping)
+      : graph_(graph), backend_(backend), drafts_(drafts), grouping_(grouping) {}
 
   void run() {
     find_readers();
@@ -60,7 +60,9 @@ class Recomputer {
 
   // Its own group must read it, too: then nothing is left of it there but an instruction.
   bool fits(std::uint32_t node, const Readers& readers) {
-    if (!readers.elementwise || readers.inside == 0 || readers.groups.empty()) return false;
+    if (!readers.elementwise || readers.inside == 0 || readers.groups.empty() ||
+        !backend_.recomputes(at(node).dtype))
+      return false;
     for (auto edge : graph_.inputs_of(node)) {
       const auto operand = canonical(edge);
       if (graph_.ops[operand] == Op::constant) continue;
@@ -70,8 +72,18 @@ class Recomputer {
     }
     return std::all_of(readers.groups.begin(), readers.groups.end(), [&](const auto& reader) {
       const Group& found = group(reader.first);
-      return found.members.size() + found.again.size() < max_members;
+      return found.members.size() + found.again.size() < max_members && takes(found, node);
     });
+  }
+
+  // Behind a product only what it had better go on with, or nothing worse than what it goes on with anyway.
+  bool takes(const Group& reader, std::uint32_t node) const {
+    if (reader.anchor < 0) return true;
+    const auto anchor = static_cast<std::uint32_t>(reader.anchor);
+    const auto goes_on = [&](std::uint32_t with) {
+      return backend_.fuses_epilogue(graph_.ops[anchor], at(anchor).dtype, graph_.ops[with]);
+    };
+    return goes_on(node) || !std::all_of(reader.members.begin(), reader.members.end(), goes_on);
   }
 
   // Whether a group has an operand, from elsewhere, in the shape in which it was computed.
@@ -94,6 +106,7 @@ class Recomputer {
   }
 
   const LinearGraph& graph_;
+  const Backend& backend_;
   Drafts& drafts_;
   Grouping& grouping_;
   std::map<std::uint32_t, Readers> readers_;  // per elementwise value, in graph order
@@ -103,7 +116,8 @@ class Recomputer {
 }  // namespace
 
 void recompute_values(const LinearGraph& graph, const Backend& backend, Drafts& drafts, Grouping& grouping) {
-  if (backend.recomputes()) Recomputer(graph, drafts, grouping).run();
+  // A backend that stores these stores all.
+  if (backend.recomputes(DType::f32)) Recomputer(graph, backend, drafts, grouping).run();
 }
 
 }  // namespace hearth

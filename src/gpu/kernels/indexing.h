@@ -73,7 +73,7 @@ DEVICE void take_winners(const T* x, const T* source, const Count* winners, T* o
 constexpr u64 index_chunk = 64;
 
 // ---- index_add, scatter_add: the indices of each line are sorted, then each element of the output adds up
-// what is meant for it, in the order of the source
+// what is meant for it, in the order of the source, or of chunks of it
 
 // Keys of indices; what is out of range comes last and is meant for no one.
 template <class Index, class I>

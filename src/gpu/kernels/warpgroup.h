@@ -40,7 +40,7 @@ DEVICE void barrier_arrive_copied(u64* barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barrier))
                : "memory");
 }
-// ---- two blocks of a cluster ----
+// ---- blocks of a cluster ----
 
 DEVICE void cluster_barrier() {
   __syncwarp();
