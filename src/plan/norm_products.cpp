@@ -1,8 +1,6 @@
-// One pass to see who reads what, one over the norms.
 #include "plan/norm_products.h"
 
-#include <unordered_map>
-#include <unordered_set>
+#include "plan/step_uses.h"
 
 namespace hearth {
 namespace {
@@ -25,17 +23,13 @@ void join(DraftStep& product, DraftStep& norm) {
 }  // namespace
 
 std::size_t join_norms(const LinearGraph& graph, const Backend& backend, Drafts& drafts) {
-  std::unordered_set<std::uint32_t> results;
-  for (const auto output : graph.outputs) results.insert(drafts.values[drafts.canonical[output]].root);
-  std::unordered_map<std::uint32_t, std::vector<std::size_t>> readers;  // of a root: steps
-  for (std::size_t step = 0; step < drafts.steps.size(); ++step)
-    for (const Source& input : drafts.steps[step].inputs) readers[input.root].push_back(step);
-
+  if (!has_step(drafts.steps, Op::rms_norm)) return 0;
+  const StepUses uses(graph, drafts);
   std::vector<bool> joined(drafts.steps.size());
   for (std::size_t step = 0; step < drafts.steps.size(); ++step) {
     DraftStep& norm = drafts.steps[step];
-    if (!plain_norm(norm) || results.contains(norm.outputs[0])) continue;
-    const auto& reading = readers[norm.outputs[0]];
+    if (!plain_norm(norm) || uses.asked_for(norm.outputs[0])) continue;
+    const auto& reading = uses.readers(norm.outputs[0]);
     if (reading.size() != 1) continue;
     DraftStep& product = drafts.steps[reading[0]];
     const Source& x = product.inputs[0];
@@ -46,15 +40,7 @@ std::size_t join_norms(const LinearGraph& graph, const Backend& backend, Drafts&
     join(product, norm);
     joined[step] = true;
   }
-  std::size_t kept = 0;
-  for (std::size_t step = 0; step < drafts.steps.size(); ++step) {
-    if (joined[step]) continue;
-    if (kept != step) drafts.steps[kept] = std::move(drafts.steps[step]);
-    ++kept;
-  }
-  const std::size_t gone = drafts.steps.size() - kept;
-  drafts.steps.erase(drafts.steps.begin() + static_cast<std::ptrdiff_t>(kept), drafts.steps.end());
-  return gone;
+  return remove_steps(drafts.steps, joined);
 }
 
 }  // namespace hearth

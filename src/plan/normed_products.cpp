@@ -1,8 +1,6 @@
-// One pass to see who reads and who writes what, one over the norms.
 #include "plan/normed_products.h"
 
-#include <unordered_map>
-#include <unordered_set>
+#include "plan/step_uses.h"
 
 namespace hearth {
 namespace {
@@ -26,29 +24,23 @@ bool gives_rows_of(const DraftStep& product, const DraftStep& norm) {
 }  // namespace
 
 std::size_t join_norms_of_results(const LinearGraph& graph, const Backend& backend, Drafts& drafts) {
-  std::unordered_set<std::uint32_t> results;
-  for (const auto output : graph.outputs) results.insert(drafts.values[drafts.canonical[output]].root);
-  std::unordered_map<std::uint32_t, std::size_t> readers, writer;
-  for (std::size_t step = 0; step < drafts.steps.size(); ++step) {
-    for (const Source& input : drafts.steps[step].inputs) ++readers[input.root];
-    for (const std::uint32_t output : drafts.steps[step].outputs) writer[output] = step;
-  }
+  if (!has_step(drafts.steps, Op::rms_norm)) return 0;
+  const StepUses uses(graph, drafts);
   std::vector<bool> gone(drafts.steps.size());
   for (std::size_t step = 0; step < drafts.steps.size(); ++step) {
     DraftStep& norm = drafts.steps[step];
     if (!norm_without_weight(norm)) continue;
     const Source& x = norm.inputs[0];
-    const auto found = writer.find(x.root);
-    if (found == writer.end() || x.offset != 0 || readers[x.root] != 1 || results.contains(x.root)) continue;
-    DraftStep& product = drafts.steps[found->second];
+    const auto writer = uses.writer(x.root);
+    if (!writer || x.offset != 0 || uses.readers(x.root).size() != 1 || uses.asked_for(x.root)) continue;
+    DraftStep& product = drafts.steps[*writer];
     if (!gives_rows_of(product, norm) || !backend.norms_result(product.step)) continue;
     product.step.normed = std::get<NormAttributes>(norm.step.attributes).epsilon;
     product.outputs = norm.outputs;
     product.nodes += norm.nodes;
     gone[step] = true;
   }
-  std::size_t index = 0;
-  return std::erase_if(drafts.steps, [&](const DraftStep&) { return gone[index++]; });
+  return remove_steps(drafts.steps, gone);
 }
 
 }  // namespace hearth

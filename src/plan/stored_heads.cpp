@@ -1,13 +1,11 @@
-// One pass to see who reads what, one over the ropes.
-//
 //   product (n, columns): queries and keys -> rope; values -> store_rows, second part
 //   rope (heads + groups, n, size): queries -> whoever reads them; keys -> store_rows, first part
 #include "plan/stored_heads.h"
 
 #include <algorithm>
 #include <optional>
-#include <unordered_map>
-#include <unordered_set>
+
+#include "plan/step_uses.h"
 
 namespace hearth {
 namespace {
@@ -18,31 +16,17 @@ enum StoreInput : std::size_t { cache_input, slots_input, rows_input, store_inpu
 class HeadStorer {
  public:
   HeadStorer(const LinearGraph& graph, const Backend& backend, Drafts& drafts)
-      : backend_(backend), drafts_(drafts) {
-    for (const auto output : graph.outputs) results_.insert(drafts.values[drafts.canonical[output]].root);
-    for (std::size_t step = 0; step < drafts.steps.size(); ++step) {
-      for (const Source& input : drafts.steps[step].inputs) readers_[input.root].push_back(step);
-      for (const auto output : drafts.steps[step].outputs) writer_[output] = step;
-    }
-  }
+      : backend_(backend), drafts_(drafts), uses_(graph, drafts) {}
 
   std::size_t run() {
-    std::unordered_set<std::size_t> gone;
+    std::vector<bool> gone(drafts_.steps.size());
     for (std::size_t rope = 0; rope < drafts_.steps.size(); ++rope) {
       const auto found = find(rope);
       if (!found) continue;
       join(*found);
-      gone.insert(found->product);
-      gone.insert(found->rope);
+      gone[found->product] = gone[found->rope] = true;
     }
-    std::size_t kept = 0;
-    for (std::size_t step = 0; step < drafts_.steps.size(); ++step) {
-      if (gone.contains(step)) continue;
-      if (kept != step) drafts_.steps[kept] = std::move(drafts_.steps[step]);
-      ++kept;
-    }
-    drafts_.steps.erase(drafts_.steps.begin() + static_cast<std::ptrdiff_t>(kept), drafts_.steps.end());
-    return gone.size();
+    return remove_steps(drafts_.steps, gone);
   }
 
  private:
@@ -56,11 +40,11 @@ class HeadStorer {
   std::optional<Found> find(std::size_t rope) {
     const DraftStep& turn = at(rope);
     if (turn.step.op != Op::rope || turn.inputs.empty()) return std::nullopt;
-    const auto writer = writer_.find(turn.inputs[0].root);
-    if (writer == writer_.end()) return std::nullopt;
+    const auto writer = uses_.writer(turn.inputs[0].root);
+    if (!writer) return std::nullopt;
     const auto store = store_of(turn);
     if (!store) return std::nullopt;
-    Found found{writer->second, rope, *store, {}};
+    Found found{*writer, rope, *store, {}};
     if (!shapes_fit(found) || !readers_fit(found)) return std::nullopt;
     if (!backend_.stores_heads(at(found.product).step, at(found.store).step, found.heads))
       return std::nullopt;
@@ -68,7 +52,7 @@ class HeadStorer {
   }
 
   std::optional<std::size_t> store_of(const DraftStep& turn) {
-    for (const std::size_t reader : readers_[turn.outputs[0]])
+    for (const std::size_t reader : uses_.readers(turn.outputs[0]))
       if (at(reader).step.op == Op::store_rows && at(reader).outputs.size() == 2) return reader;
     return std::nullopt;
   }
@@ -107,11 +91,11 @@ class HeadStorer {
   // Nobody else reads the product, and of what the rope gives only queries, after the rows are stored.
   bool readers_fit(const Found& found) {
     const std::uint32_t product = at(found.product).outputs[0], turned = at(found.rope).outputs[0];
-    if (results_.contains(product) || results_.contains(turned)) return false;
-    for (const std::size_t reader : readers_[product])
+    if (uses_.asked_for(product) || uses_.asked_for(turned)) return false;
+    for (const std::size_t reader : uses_.readers(product))
       if (reader != found.rope && reader != found.store) return false;
     const std::int64_t queries = found.heads.heads * at(found.product).step.domain[0] * found.heads.size;
-    for (const std::size_t reader : readers_[turned]) {
+    for (const std::size_t reader : uses_.readers(turned)) {
       if (reader == found.store) continue;
       if (reader < found.store) return false;
       const DraftStep& step = at(reader);
@@ -162,17 +146,13 @@ class HeadStorer {
 
   const Backend& backend_;
   Drafts& drafts_;
-  std::unordered_set<std::uint32_t> results_;                            // roots that are asked for
-  std::unordered_map<std::uint32_t, std::vector<std::size_t>> readers_;  // of a root: steps
-  std::unordered_map<std::uint32_t, std::size_t> writer_;                // of a root: the step
+  const StepUses uses_;
 };
 
 }  // namespace
 
 std::size_t join_stored_heads(const LinearGraph& graph, const Backend& backend, Drafts& drafts) {
-  const bool worth_looking = std::any_of(drafts.steps.begin(), drafts.steps.end(),
-                                         [](const DraftStep& step) { return step.step.op == Op::rope; });
-  return worth_looking ? HeadStorer(graph, backend, drafts).run() : 0;
+  return has_step(drafts.steps, Op::rope) ? HeadStorer(graph, backend, drafts).run() : 0;
 }
 
 }  // namespace hearth

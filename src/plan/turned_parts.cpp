@@ -1,12 +1,10 @@
-// One pass to see who reads and who writes what, one over the concats.
-//
 // A rope works over (sequences, heads, time, features), the concat over (sequences, time, heads, features): a
 // part must show the rope's dense result with these two axes exchanged.
 #include "plan/turned_parts.h"
 
 #include <array>
-#include <unordered_map>
-#include <unordered_set>
+
+#include "plan/step_uses.h"
 
 namespace hearth {
 namespace {
@@ -17,33 +15,25 @@ constexpr std::array<std::size_t, head_axes> of_rope = {0, 2, 1, 3};  // where a
 class PartTurner {
  public:
   PartTurner(const LinearGraph& graph, const Backend& backend, Drafts& drafts)
-      : backend_(backend), steps_(drafts.steps) {
-    for (const auto output : graph.outputs) results_.insert(drafts.values[drafts.canonical[output]].root);
-    for (std::size_t step = 0; step < steps_.size(); ++step) {
-      for (const Source& input : steps_[step].inputs) ++readers_[input.root];
-      for (const std::uint32_t output : steps_[step].outputs) writer_[output] = step;
-    }
-  }
+      : backend_(backend), steps_(drafts.steps), uses_(graph, drafts), gone_(drafts.steps.size()) {}
 
   std::size_t run() {
-    gone_.assign(steps_.size(), false);
     for (DraftStep& draft : steps_)
       if (draft.step.op == Op::concat && draft.step.domain.size() == head_axes &&
           std::get<AxisAttributes>(draft.step.attributes).axis == head_axes - 2)
         join(draft);
-    std::size_t index = 0;
-    return std::erase_if(steps_, [&](const DraftStep&) { return gone_[index++]; });
+    return remove_steps(steps_, gone_);
   }
 
  private:
   // The step of the rope that a part shows and nobody else reads; null where it is none.
   const DraftStep* rope_of(const DraftStep& concat, std::size_t part) {
     const Source& source = concat.inputs[part];
-    const auto found = writer_.find(source.root);
-    if (found == writer_.end() || source.offset != 0 || readers_[source.root] != 1 ||
-        results_.contains(source.root))
+    const auto writer = uses_.writer(source.root);
+    if (!writer || source.offset != 0 || uses_.readers(source.root).size() != 1 ||
+        uses_.asked_for(source.root))
       return nullptr;
-    const DraftStep& rope = steps_[found->second];
+    const DraftStep& rope = steps_[*writer];
     if (rope.step.op != Op::rope || rope.step.domain.size() != head_axes) return nullptr;
     const Layout& shown = concat.step.inputs[part];
     const Strides dense = contiguous_strides(rope.step.domain);
@@ -97,15 +87,14 @@ class PartTurner {
 
   const Backend& backend_;
   std::vector<DraftStep>& steps_;
-  std::unordered_set<std::uint32_t> results_;
-  std::unordered_map<std::uint32_t, std::size_t> readers_, writer_;
+  const StepUses uses_;
   std::vector<bool> gone_;
 };
 
 }  // namespace
 
 std::size_t join_turned_parts(const LinearGraph& graph, const Backend& backend, Drafts& drafts) {
-  return PartTurner(graph, backend, drafts).run();
+  return has_step(drafts.steps, Op::rope) ? PartTurner(graph, backend, drafts).run() : 0;
 }
 
 }  // namespace hearth
