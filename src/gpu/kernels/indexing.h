@@ -201,20 +201,27 @@ DEVICE void add_sorted(const Packet<T, N>* x, const Packet<T, N>* source, Packet
     const Packet<T, N>* line = source + offsets.of[2];
     const Pair* pairs = sorted + offsets.of[3];
     const u64 begin = starts[offsets.of[4]], end = starts[offsets.of[4] + 1];
-    u64 first = begin;
+    u64 first = begin, stop = end;
     if constexpr (Chunks::there) {
-      const u64 chunk = (begin + index_chunk - 1) / index_chunk, chunks_end = end / index_chunk;
-      if (chunk < chunks_end) {
-        add_pairs<Index>(sum, line, pairs, along, begin, chunk * index_chunk);
-        for (u64 c = chunk; c < chunks_end; ++c) {
+      const u64 chunk = (begin + index_chunk - 1) / index_chunk;
+      if (chunk < end / index_chunk) stop = chunk * index_chunk;
+    }
+    // One place where pairs are added, for what chunks leave in front and behind: two would need registers
+    // for both.
+#pragma unroll 1
+    for (;;) {
+      add_pairs<Index>(sum, line, pairs, along, first, stop);
+      if (stop == end) break;
+      if constexpr (Chunks::there) {
+        for (u64 c = stop / index_chunk; c < end / index_chunk; ++c) {
           const Packet<S, N> packet = chunks.sums[c * chunks.width + i % chunks.width];
 #pragma unroll
           for (int n = 0; n < N; ++n) sum[n] = sum[n] + packet.element[n];
         }
-        first = chunks_end * index_chunk;
+        first = end / index_chunk * index_chunk;
       }
+      stop = end;
     }
-    add_pairs<Index>(sum, line, pairs, along, first, end);
     Packet<T, N> result;
 #pragma unroll
     for (int n = 0; n < N; ++n) result.element[n] = store<T>(sum[n]);
