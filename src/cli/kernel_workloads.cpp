@@ -244,6 +244,10 @@ void attention_work(DType dtype) {
   for (const std::int64_t length : {20, 50, 82}) {
     const Tensor x = given({64, 8, length, 64}, dtype);
     eval({attention(x, x, x)});
+    with_gradients({given({64, length, 24, 64}, dtype)}, [&](const auto& in) {
+      const auto heads = [&](std::int64_t first) { return transpose(narrow(in[0], 2, first, 8), 1, 2); };
+      return attention(rope(heads(0), 10000.0), rope(heads(8), 10000.0), heads(16));
+    });
   }
 }
 

@@ -155,6 +155,18 @@ class Backend {
     return false;
   }
 
+  // True iff the step of rms_norm_grads or layer_norm_grads can add another gradient to the one by x.
+  virtual bool adds_gradient(const Step& norm) const {
+    (void)norm;
+    return false;
+  }
+
+  // True iff the step of a concat can compute its parts as AttentionGradients says.
+  virtual bool joins_attention_gradients(const Step& concat) const {
+    (void)concat;
+    return false;
+  }
+
   // How many small elementwise steps or store_rows like this one can be parts of one step.
   virtual std::size_t most_parts(const Step& step) const {
     (void)step;

@@ -72,6 +72,14 @@ struct TurnedParts {
   std::size_t parts = 0, turned = 0;
 };
 
+// A concat of the gradients of one attention by q, k and v, (sequences, time, heads, features) each, of which
+// the first two may go through rope on the way. Inputs: q, k, v, the attention's packed result and the
+// gradient that comes in, and then the rope's positions (and frequencies).
+struct AttentionGradients {
+  AttentionAttributes attention;
+  std::optional<RopeAttributes> rope;
+};
+
 // One kernel's worth of work.
 //
 //   elementwise  for every index of `domain`: evaluate the expression, store outputs[k]. Inputs are laid out
@@ -93,6 +101,7 @@ struct TurnedParts {
 //   what
 //                becomes of queries, keys and values: see StoredHeads.
 //   layer_norm, rms_norm  the operation; the result is that of the expression's cast where it has one.
+//   rms_norm_grads, layer_norm_grads  the operation; a fourth input is added to the gradient by x.
 //   others       the operation `op` itself.
 //
 // An elementwise step may have parts (Backend::most_parts): the same expression over values of its own for
@@ -111,7 +120,8 @@ struct Step {
   std::optional<StoredHeads> stored;
   std::optional<TurnedHeads> turned;
   std::optional<double> normed;
-  std::optional<TurnedParts> turned_parts;  // of a concat
+  std::optional<TurnedParts> turned_parts;                // of a concat
+  std::optional<AttentionGradients> attention_gradients;  // of a concat
   std::uint32_t steady = 0;  // a bit for each input that is a leaf which no step of the plan writes to
 };
 

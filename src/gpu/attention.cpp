@@ -1,9 +1,8 @@
 // Attention and its gradients: how many blocks, with which kernel.
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "gpu/attention_engines.h"
+#include "gpu/attention_shape.h"
 #include "gpu/kernels.h"
 #include "gpu/tensor_map.h"
 #include "graph/packed_attention.h"
@@ -12,22 +11,7 @@
 namespace hearth::gpu {
 namespace {
 
-constexpr unsigned unasked_shared = 48 << 10;
-
 std::int64_t parts(std::int64_t size, std::int64_t one) { return (size + one - 1) / one; }
-
-AttentionPlace place_of(const Layout& layout) {
-  return {layout.strides[0], layout.strides[1], layout.strides[2], layout.strides[3]};
-}
-
-// Whether rows can be read eight features at a time, given a pointer that is a multiple of 16 bytes.
-bool in_packets(const Layout& layout) {
-  const auto fits = [&](std::size_t axis) {
-    return layout.shape[axis] <= 1 || layout.strides[axis] % 8 == 0;
-  };
-  return layout.strides[3] == 1 && layout.shape[3] % 8 == 0 && fits(0) && fits(1) && fits(2);
-}
-bool aligned(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
 
 // (batch, head, row, feature) as the copy engine sees it.
 std::vector<TensorAxis> axes_of(const Layout& layout, std::uint32_t rows) {
@@ -62,10 +46,7 @@ class Variants {
     const AttentionEngine& chosen = engine(packets);
     const auto source = [&] { return attention_source(chosen, dtype_, result_, packets); };
     const Function& function = (packets ? in_packets_ : by_element_).get(device_, source, "attention_kernel");
-    if (chosen.shared > unasked_shared && !device_.target().amd)
-      device_.driver().check(
-          device_.driver().call.allow_shared(function.handle, static_cast<int>(chosen.shared)),
-          "asking for shared memory");
+    device_.allow_shared(function, chosen.shared);
     device_.launch(function,
                    {.x = static_cast<unsigned>(blocks), .threads = chosen.threads, .shared = chosen.shared},
                    values...);
@@ -88,31 +69,7 @@ class AttentionKernel : public Kernel {
         packed_(step.inputs[0].shape, dtype_),
         layouts_{step.inputs[0], step.inputs[1], step.inputs[2]} {
     const Layout &q = step.inputs[0], &k = step.inputs[1], &v = step.inputs[2];
-    const auto& attributes = std::get<AttentionAttributes>(step.attributes);
-    constexpr std::int64_t most = 1 << 30;
-    for (const Layout* layout : {&q, &k})
-      for (const auto size : layout->shape)
-        if (size > most) throw KernelError(fmt::format("[attention] an axis of {} elements", size));
-    const auto whole = [](std::int64_t size) { return static_cast<int>(size); };
-    shape_ = {.batch = whole(q.shape[0]),
-              .heads = whole(q.shape[1]),
-              .groups = whole(k.shape[1]),
-              .queries = whole(q.shape[2]),
-              .keys = whole(k.shape[2]),
-              .features = whole(q.shape[3]),
-              .stacked = 1,
-              .bounded = attributes.causal || attributes.window > 0,
-              .window = whole(std::min(attributes.window, most)),
-              .splits = 1,
-              .split_keys = whole(k.shape[2]),
-              .scale = static_cast<float>(attributes.scale),
-              .q = place_of(q),
-              .k = place_of(k),
-              .v = place_of(v),
-              .dy = {},
-              .delta_batch = 0,
-              .delta_head = 0,
-              .delta_row = 0};
+    shape_ = attention_shape(q, k, v, std::get<AttentionAttributes>(step.attributes));
     packets_ = in_packets(q) && in_packets(k) && in_packets(v);
   }
 
@@ -186,7 +143,7 @@ class ForwardKernel final : public AttentionKernel {
     void* const out = arguments.outputs[0];
     float* const logarithms_out = logarithms(out);
     void* const partial = shape_.splits > 1 ? arguments.scratch : nullptr;
-    const bool packets = packets_ && aligned(q) && aligned(k) && aligned(v);
+    const bool packets = packets_ && on_packet(q) && on_packet(k) && on_packet(v);
     const AttentionEngine& engine = variants_.engine(packets);
     const std::int64_t blocks = resident(engine, query_blocks(engine));
     if (engine.warpgroups)
@@ -226,8 +183,8 @@ class GradientKernel : public AttentionKernel {
 
  protected:
   bool packets(const KernelArguments& arguments) const {
-    return packets_ && aligned(arguments.inputs[0]) && aligned(arguments.inputs[1]) &&
-           aligned(arguments.inputs[2]) && aligned(arguments.inputs[5]);
+    return packets_ && on_packet(arguments.inputs[0]) && on_packet(arguments.inputs[1]) &&
+           on_packet(arguments.inputs[2]) && on_packet(arguments.inputs[5]);
   }
   // first: dq or dk.
   void launch(const Variants& variants, std::int64_t blocks, const KernelArguments& arguments, void* first,

@@ -157,6 +157,22 @@ std::optional<AttentionEngine> whole_engine(const Target& target, DType dtype, s
                          .whole = true};
 }
 
+std::optional<AttentionEngine> whole_gradients_engine(const Target& target, DType dtype,
+                                                      std::int64_t features, std::int64_t rows) {
+  auto engine = whole_engine(target, dtype, features, rows);
+  if (!engine) return std::nullopt;
+  // Slopes of all pairs of rows besides four operands, where a row of results has room as well, and two
+  // numbers of each row that the kernel declares.
+  const AttentionTiles& tiles = engine->tiles;
+  const int pairs = tiles.own * (std::max(tiles.own, tiles.features) + tiles.padding);
+  engine->header = "attention_whole_gradients.h";
+  engine->shared = static_cast<unsigned>(2 * (attention_shared_elements(engine->tiles, 2, 2, 0) + pairs));
+  engine->together = engine->together > 0 ? 3 : 0;
+  const std::size_t declared = 8 * static_cast<std::size_t>(engine->tiles.own);
+  if (engine->shared + declared > std::min(most_shared, target.shared_bytes)) return std::nullopt;
+  return engine;
+}
+
 bool gradients_apart(const Target& target, DType dtype, std::int64_t features) {
   return has_matrix_unit(target, dtype) && (2 * features * 16 / target.wave_size > 128 || features > 192);
 }
@@ -197,6 +213,25 @@ KernelSource attention_source(const AttentionEngine& engine, DType dtype, Attent
                   forward ? "attention.h" : "attention_backward.h", engine.header, engine.type,
                   engine.together > 0 ? fmt::format(", {}", engine.together) : "", operand, results, call),
       {}};
+}
+
+KernelSource whole_gradients_source(const AttentionEngine& engine, DType dtype, bool packets,
+                                    const RopeAttributes* rope) {
+  const std::string turn =
+      rope == nullptr ? "attention::AsTheyAre{}"
+                      : fmt::format("attention::Turned<{}>{{{{cosine, sine, Engine::features / 2}}}}",
+                                    rope->interleaved);
+  return {"attention_gradients",
+          fmt::format(
+              "#include \"{0}\"\nusing Engine = attention::{1};\n"
+              "KERNEL void __launch_bounds__(Engine::threads{2}) attention_gradients(AttentionShape shape, "
+              "const {3}* q, const {3}* k, const {3}* v, const {3}* y, const f32* logarithms, "
+              "const {3}* dy, {3}* out{4}) {{\n  after_previous();\n"
+              "  attention::gradients_whole<Engine, {5}>(shape, q, k, v, y, logarithms, dy, out, {6});\n}}\n",
+              engine.header, engine.type,
+              engine.together > 0 ? fmt::format(", {}", engine.together) : "", storage_type(dtype),
+              rope == nullptr ? "" : ", const f32* cosine, const f32* sine", packets, turn),
+          {}};
 }
 
 KernelSource combine_source(DType dtype) {

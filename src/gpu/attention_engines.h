@@ -7,6 +7,7 @@
 
 #include "gpu/compiler.h"
 #include "gpu/target.h"
+#include "graph/attributes.h"
 #include "hearth/dtype.h"
 
 namespace hearth::gpu {
@@ -36,6 +37,9 @@ std::optional<AttentionEngine> warpgroup_engine(const Target& target, DType dtyp
 // Likewise one for the output of sequences of at most so many queries and keys, where the chip has one.
 std::optional<AttentionEngine> whole_engine(const Target& target, DType dtype, std::int64_t features,
                                             std::int64_t rows);
+// And one for all gradients of such sequences at once, where queries do not share keys.
+std::optional<AttentionEngine> whole_gradients_engine(const Target& target, DType dtype,
+                                                      std::int64_t features, std::int64_t rows);
 // Whether dk and dv need a kernel each: wide heads have more sums than a lane has registers.
 bool gradients_apart(const Target& target, DType dtype, std::int64_t features);
 
@@ -45,6 +49,10 @@ bool gradients_apart(const Target& target, DType dtype, std::int64_t features);
 //   gradients  (shape, q, k, v, logarithms, delta, dy, dk or dq, dv)
 KernelSource attention_source(const AttentionEngine& engine, DType dtype, AttentionResult result,
                               bool packets);
+// The function `attention_gradients`: (shape, q, k, v, y, logarithms, dy, out), and where dq and dk go through
+// `rope` tables of cosines and sines.
+KernelSource whole_gradients_source(const AttentionEngine& engine, DType dtype, bool packets,
+                                    const RopeAttributes* rope);
 // The function `attention_combine`: (shape, partial, out, logarithms).
 KernelSource combine_source(DType dtype);
 

@@ -134,6 +134,10 @@ class GpuBackend final : public Backend {
   }
   bool turns_heads(const Step& product, const TurnedHeads&) const override { return turned_fit(product); }
   bool turns_parts(const Step& concat, const TurnedParts&) const override { return turned_parts_fit(concat); }
+  bool adds_gradient(const Step&) const override { return true; }
+  bool joins_attention_gradients(const Step& concat) const override {
+    return attention_gradients_fit(gpu_, concat);
+  }
   std::size_t most_parts(const Step& step) const override {
     return step.op == Op::store_rows ? most_stored_parts : most_batched_parts(step);
   }

@@ -146,6 +146,13 @@ void GpuDevice::check(int code, const char* what) const {
   driver_.check(code, what);
 }
 
+void GpuDevice::allow_shared(const Function& function, unsigned bytes) const {
+  constexpr unsigned unasked = 48 << 10;
+  if (bytes <= unasked || target().amd) return;  // HIP gives any launch what the chip has
+  use();
+  check(driver_.call.allow_shared(function.handle, static_cast<int>(bytes)), "asking for shared memory");
+}
+
 bool GpuDevice::answer(int code) const {
   if (code != 0 && code != driver_.codes.not_ready) fail(code, "a kernel or a copy");
   return code == 0;

@@ -248,8 +248,7 @@ class FewRowsKernel final : public BlockProduct {
     const Function& multiply = (whole ? whole_ : by_element_).get(device_, source, "multiply_blocks");
     // The same for all sizes: kernels of one text are one.
     if (tile_.slots > 0)
-      device_.check(device_.driver().call.allow_shared(multiply.handle, shared_of_block(device_)),
-                    "asking for shared memory");
+      device_.allow_shared(multiply, static_cast<unsigned>(shared_of_block(device_)));
     return multiply;
   }
 

@@ -142,10 +142,7 @@ class WgmmaKernel final : public MatmulKernel {
     const bool partial = shape_.splits > 1;
     if (partial) tile_ = WgmmaTile(product_, columns, true);
     function_ = device.function({"matmul_wgmma", wgmma_source(product_, tile_, partial), {}}, "matmul");
-    device.use();
-    device.driver().check(
-        device.driver().call.allow_shared(function_.handle, static_cast<int>(tile_.shared_bytes())),
-        "asking for shared memory");
+    device.allow_shared(function_, static_cast<unsigned>(tile_.shared_bytes()));
     if (partial) combine_ = device.function(combine_source(product_), "combine");
   }
 

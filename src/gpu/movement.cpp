@@ -246,6 +246,7 @@ class RangeKernel final : public Kernel {
 std::unique_ptr<Kernel> make_movement(GpuDevice& device, const Step& step) {
   switch (step.op) {
     case Op::concat:
+      if (step.attention_gradients) return make_attention_gradients(device, step);
       if (step.turned_parts) return make_turned_parts(device, step);
       return std::make_unique<ConcatKernel>(device, step);
     case Op::pad: {

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <span>
 
 #include "device/strided.h"
 #include "gpu/expression_kernel.h"
@@ -260,8 +261,9 @@ class NormalisationKernel final : public Kernel {
   std::string source(const Division& division, int stage) const {
     const std::string_view compute = compute_type(dtype_);
     const std::size_t axes = loop_.shape.size();
-    const char* const names[] = {"x", operation_.gradient ? "dy" : "weight",
-                                 operation_.gradient ? "weight" : "bias"};
+    constexpr std::array of_results = {"x", "weight", "bias"};
+    constexpr std::array of_gradients = {"x", "dy", "weight", "residual"};
+    const auto names = operation_.gradient ? std::span<const char* const>(of_gradients) : of_results;
     const bool in_registers = division.packets > 0;
     std::string text =
         fmt::format("{}using Index = {};\nusing Op = {}<{}>;\nKERNEL_OF({}) void normalise(", include_text(),
@@ -311,9 +313,10 @@ class NormalisationKernel final : public Kernel {
     text += fmt::format("    return Line<{}, {}, {}, {}, {}>{{x + ({}), ", storage_type(dtype_), incoming,
                         type(0), type(1), storage_type(result_), place_text(0, "r", axes));
     text += operation_.gradient ? fmt::format("dy + ({}), ", place_text(1, "r", axes)) : "nullptr, ";
+    const char* const term = operation_.gradient ? "residual + (u64)row * size" : "bias";
     text += fmt::format("{}, {}, out + (u64)row * size, x_step, {}, {}, {}}};\n  }};\n", pointer(0, "weight"),
-                        pointer(1, "bias"), operation_.gradient ? "dy_step" : "0", step(0, "weight"),
-                        step(1, "bias"));
+                        pointer(1, term), operation_.gradient ? "dy_step" : "0", step(0, "weight"),
+                        step(1, operation_.gradient ? "residual" : "bias"));
     return text;
   }
 

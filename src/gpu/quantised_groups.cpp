@@ -59,10 +59,7 @@ class GroupRowsKernel final : public HalvedProduct {
     const KernelSource source{"quantised_matmul", text(), {}};
     halve_ = device_.function(source, "halve_activations");
     multiply_ = device_.function(source, "multiply_blocks");
-    device_.use();
-    device_.check(
-        device_.driver().call.allow_shared(multiply_.handle, static_cast<int>(tile_.shared_bytes())),
-        "asking for shared memory");
+    device_.allow_shared(multiply_, static_cast<unsigned>(tile_.shared_bytes()));
   }
 
   std::size_t scratch_bytes() const override { return halved_bytes(); }

@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "hearth/config.h"
+#include "plan/added_gradients.h"
 #include "plan/drafts.h"
 #include "plan/places.h"
 #include "plan/plan.h"
@@ -21,8 +22,11 @@ std::string describe(const DraftStep& draft) {
   }
   if (draft.step.stored) text += " rope store_rows";
   if (draft.step.turned) text += " rope";
+  if (adds_gradient(draft.step)) text += " add";
   if (draft.step.normed) text += " rms_norm";
   if (draft.step.turned_parts) text = "rope concat";
+  if (const auto& gradients = draft.step.attention_gradients)
+    text = gradients->rope ? "attention_grads rope concat" : "attention_grads concat";
   if (draft.step.joined > 0) text += draft.step.halves ? " kept" : " concat";
   if (!draft.step.parts.empty()) text += fmt::format(" of {} values", draft.step.parts.size());
   return fmt::format("{:<40} {} -> {} output{}", text, to_string(draft.step.domain), draft.outputs.size(),

@@ -7,8 +7,8 @@
 //      again from what they read is not stored for them (recomputed.h).
 //   4. Steps: groups become expressions with inputs and outputs.
 //   5. Small steps become part of others: norms of what products read (norm_products.h) and of what they give
-//      (normed_products.h), ropes of what a concat joins (turned_parts.h), several that do the same
-//      (batches.h).
+//      (normed_products.h), ropes of what a concat joins (turned_parts.h), the gradients that it
+//      joins (attention_gradients.h), sums with gradients of norms (added_gradients.h), several that do the same (batches.h).
 #include "plan/drafts.h"
 
 #include <algorithm>
@@ -16,6 +16,8 @@
 #include <optional>
 #include <unordered_map>
 
+#include "plan/added_gradients.h"
+#include "plan/attention_gradients.h"
 #include "plan/batches.h"
 #include "plan/fusion.h"
 #include "plan/halves.h"
@@ -54,6 +56,8 @@ class Drafter {
       drafts_.fused_nodes += join_norms(graph_, backend_, drafts_);
       drafts_.fused_nodes += join_norms_of_results(graph_, backend_, drafts_);
       drafts_.fused_nodes += join_turned_parts(graph_, backend_, drafts_);
+      drafts_.fused_nodes += join_attention_gradients(graph_, backend_, drafts_);
+      drafts_.fused_nodes += join_added_gradients(graph_, backend_, drafts_);
       drafts_.batched = batch_steps(graph_, backend_, drafts_.steps);
       drafts_.fused_nodes += join_stored_heads(graph_, backend_, drafts_);
     }

@@ -19,9 +19,7 @@ class PartTurner {
 
   std::size_t run() {
     for (DraftStep& draft : steps_)
-      if (draft.step.op == Op::concat && draft.step.domain.size() == head_axes &&
-          std::get<AxisAttributes>(draft.step.attributes).axis == head_axes - 2)
-        join(draft);
+      if (joins_heads(draft.step)) join(draft);
     return remove_steps(steps_, gone_);
   }
 
@@ -92,6 +90,11 @@ class PartTurner {
 };
 
 }  // namespace
+
+bool joins_heads(const Step& step) {
+  return step.op == Op::concat && step.domain.size() == head_axes &&
+         std::get<AxisAttributes>(step.attributes).axis == head_axes - 2;
+}
 
 std::size_t join_turned_parts(const LinearGraph& graph, const Backend& backend, Drafts& drafts) {
   return has_step(drafts.steps, Op::rope) ? PartTurner(graph, backend, drafts).run() : 0;

@@ -22,6 +22,14 @@ DEVICE Visible visible(const AttentionShape& shape, int query) {
   const int first = shape.window > 0 && place - shape.window + 1 > 0 ? place - shape.window + 1 : 0;
   return {first, end < 0 ? 0 : end};
 }
+// The queries that see a key: [first, end).
+DEVICE Visible seeing(const AttentionShape& shape, int key) {
+  const int place = key - (shape.keys - shape.queries);
+  const int first = shape.bounded && place > 0 ? place : 0;
+  const int end =
+      shape.window > 0 && place + shape.window < shape.queries ? place + shape.window : shape.queries;
+  return {first, end < 0 ? 0 : end};
+}
 // Of several queries in a row: those that any sees, and those that all see.
 struct VisibleRange {
   Visible any, all;

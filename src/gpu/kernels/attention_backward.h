@@ -98,15 +98,6 @@ DEVICE void gradient_q(const AttentionShape& shape, const typename E::T* q, cons
   });
 }
 
-// The queries that see a key: [first, end).
-DEVICE Visible seeing(const AttentionShape& shape, int key) {
-  const int place = key - (shape.keys - shape.queries);
-  const int first = shape.bounded && place > 0 ? place : 0;
-  const int end =
-      shape.window > 0 && place + shape.window < shape.queries ? place + shape.window : shape.queries;
-  return {first, end < 0 ? 0 : end};
-}
-
 // K and V: which of the gradients of keys and of values. dk and dv: (batch, key, group, feature), dense.
 template <class E, bool PACKETS, bool K, bool V>
 DEVICE void gradient_kv(const AttentionShape& shape, const typename E::T* q, const typename E::T* k,

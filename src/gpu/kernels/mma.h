@@ -193,6 +193,20 @@ DEVICE FragmentA<T> load_a(const T* tile, int stride) {
                : "memory");
   return fragment;
 }
+// The left operand transposed: rows of 16 of its rows side by side, one for each k, `stride` apart.
+template <class T>
+DEVICE FragmentA<T> load_a_columns(const T* tile, int stride) {
+  static_assert(sizeof(T) == 2, "16-bit elements");
+  FragmentA<T> fragment;
+  u32(&v)[4] = fragment.value;
+  const int k = (int)lane() % 8 + (int)lane() / 16 * 8;
+  const u32 from = (u32)__cvta_generic_to_shared(tile + k * stride + (int)lane() / 8 % 2 * 8);
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
+               : "r"(from)
+               : "memory");
+  return fragment;
+}
 template <class T>
 DEVICE FragmentB<T> load_b(const T* tile, int stride) {
   FragmentB<T> fragment;

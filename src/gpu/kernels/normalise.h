@@ -220,9 +220,9 @@ struct Line {
   const X* x;
   const G* dy;
   const W* weight;
-  const B* bias;
+  const B* term_row;  // added to results: a bias, or another gradient by x
   Out* out;
-  i64 x_step, dy_step, weight_step, bias_step;
+  i64 x_step, dy_step, weight_step, term_step;
 
   template <class Op, int P, class C>
   DEVICE void load(i64 at, C* value, C* gradient) const {
@@ -249,9 +249,9 @@ struct Line {
 #pragma unroll
       for (int e = 0; e < P; ++e) value[e] *= factor[e];
     }
-    if constexpr (!Op::gradient && IsThere<B>::value) {
+    if constexpr (IsThere<B>::value) {
       C term[P];
-      read_packet<P>(bias, bias_step, at, term);
+      read_packet<P>(term_row, term_step, at, term);
 #pragma unroll
       for (int e = 0; e < P; ++e) value[e] += term[e];
     }
