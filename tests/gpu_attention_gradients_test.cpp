@@ -87,8 +87,7 @@ TEST_F(GpuAttentionGradients, OfLargeScores) {
     std::vector<Tensor> in = inputs(c, DType::bf16);
     for (const Device device : gpus()) {
       const auto results = run(c, {in[0].to(device) * 4, in[1].to(device) * 4, in[2].to(device)});
-      for (const Tensor& result : results)
-        EXPECT_TRUE(all(isfinite(result)).item<bool>()) << time << " rows";
+      for (const Tensor& result : results) EXPECT_TRUE(all(isfinite(result)).item<bool>()) << time << " rows";
     }
   }
 }

@@ -218,20 +218,20 @@ KernelSource attention_source(const AttentionEngine& engine, DType dtype, Attent
 KernelSource whole_gradients_source(const AttentionEngine& engine, DType dtype, bool packets,
                                     const RopeAttributes* rope) {
   const std::string turn =
-      rope == nullptr ? "attention::AsTheyAre{}"
-                      : fmt::format("attention::Turned<{}>{{{{cosine, sine, Engine::features / 2}}}}",
-                                    rope->interleaved);
-  return {"attention_gradients",
-          fmt::format(
-              "#include \"{0}\"\nusing Engine = attention::{1};\n"
-              "KERNEL void __launch_bounds__(Engine::threads{2}) attention_gradients(AttentionShape shape, "
-              "const {3}* q, const {3}* k, const {3}* v, const {3}* y, const f32* logarithms, "
-              "const {3}* dy, {3}* out{4}) {{\n  after_previous();\n"
-              "  attention::gradients_whole<Engine, {5}>(shape, q, k, v, y, logarithms, dy, out, {6});\n}}\n",
-              engine.header, engine.type,
-              engine.together > 0 ? fmt::format(", {}", engine.together) : "", storage_type(dtype),
-              rope == nullptr ? "" : ", const f32* cosine, const f32* sine", packets, turn),
-          {}};
+      rope == nullptr
+          ? "attention::AsTheyAre{}"
+          : fmt::format("attention::Turned<{}>{{{{cosine, sine, Engine::features / 2}}}}", rope->interleaved);
+  return {
+      "attention_gradients",
+      fmt::format(
+          "#include \"{0}\"\nusing Engine = attention::{1};\n"
+          "KERNEL void __launch_bounds__(Engine::threads{2}) attention_gradients(AttentionShape shape, "
+          "const {3}* q, const {3}* k, const {3}* v, const {3}* y, const f32* logarithms, "
+          "const {3}* dy, {3}* out{4}) {{\n  after_previous();\n"
+          "  attention::gradients_whole<Engine, {5}>(shape, q, k, v, y, logarithms, dy, out, {6});\n}}\n",
+          engine.header, engine.type, engine.together > 0 ? fmt::format(", {}", engine.together) : "",
+          storage_type(dtype), rope == nullptr ? "" : ", const f32* cosine, const f32* sine", packets, turn),
+      {}};
 }
 
 KernelSource combine_source(DType dtype) {

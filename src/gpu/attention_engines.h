@@ -49,8 +49,8 @@ bool gradients_apart(const Target& target, DType dtype, std::int64_t features);
 //   gradients  (shape, q, k, v, logarithms, delta, dy, dk or dq, dv)
 KernelSource attention_source(const AttentionEngine& engine, DType dtype, AttentionResult result,
                               bool packets);
-// The function `attention_gradients`: (shape, q, k, v, y, logarithms, dy, out), and where dq and dk go through
-// `rope` tables of cosines and sines.
+// The function `attention_gradients`: (shape, q, k, v, y, logarithms, dy, out), and where dq and dk go
+// through `rope` tables of cosines and sines.
 KernelSource whole_gradients_source(const AttentionEngine& engine, DType dtype, bool packets,
                                     const RopeAttributes* rope);
 // The function `attention_combine`: (shape, partial, out, logarithms).

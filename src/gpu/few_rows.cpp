@@ -247,8 +247,7 @@ class FewRowsKernel final : public BlockProduct {
     const auto source = [&] { return KernelSource{"quantised_matmul", text(whole), {}, 16}; };
     const Function& multiply = (whole ? whole_ : by_element_).get(device_, source, "multiply_blocks");
     // The same for all sizes: kernels of one text are one.
-    if (tile_.slots > 0)
-      device_.allow_shared(multiply, static_cast<unsigned>(shared_of_block(device_)));
+    if (tile_.slots > 0) device_.allow_shared(multiply, static_cast<unsigned>(shared_of_block(device_)));
     return multiply;
   }
 

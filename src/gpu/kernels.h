@@ -33,7 +33,7 @@ std::unique_ptr<Kernel> make_store_rows(GpuDevice& device, const Step& step);
 inline constexpr std::size_t most_stored_parts = 2;  // of store_rows
 std::unique_ptr<Kernel> make_cached_attention(GpuDevice& device, const Step& step);
 std::unique_ptr<Kernel> make_attention(GpuDevice& device, const Step& step);  // and its gradients
-bool attention_gradients_fit(const GpuDevice& device, const Step& step);  // joins_attention_gradients
+bool attention_gradients_fit(const GpuDevice& device, const Step& step);      // joins_attention_gradients
 std::unique_ptr<Kernel> make_attention_gradients(GpuDevice& device, const Step& step);  // all of them
 
 }  // namespace hearth::gpu

@@ -195,8 +195,7 @@ class CachedAttentionKernel final : public Kernel {
     shape_.splits = static_cast<int>(
         std::clamp<std::int64_t>(std::min(wanted, capacity / least_keys), 1, most_attention_splits));
     attend_ = device.function({"cached_attention", text(step), {}, scaled_ ? 8u : 16u}, "cached_attention");
-    if (spreads_)
-      device_.allow_shared(attend_, static_cast<unsigned>(held_bytes(device)));
+    if (spreads_) device_.allow_shared(attend_, static_cast<unsigned>(held_bytes(device)));
   }
 
   std::size_t scratch_bytes() const override {

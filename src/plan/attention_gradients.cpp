@@ -76,9 +76,9 @@ class GradientJoiner {
     const auto number = [&](const DraftStep* step) { return static_cast<std::size_t>(step - steps_.data()); };
     const std::uint32_t delta = by_q->inputs[delta_input].root;
     gone_[number(by_q)] = gone_[number(by_k)] = true;
-    if (const auto writer = uses_.writer(delta);
-        writer && uses_.readers(delta).size() == 2 && !uses_.asked_for(delta) &&
-        steps_[*writer].outputs.size() == 1) {
+    if (const auto writer = uses_.writer(delta); writer && uses_.readers(delta).size() == 2 &&
+                                                 !uses_.asked_for(delta) &&
+                                                 steps_[*writer].outputs.size() == 1) {
       joined.nodes += steps_[*writer].nodes;
       gone_[*writer] = true;
     }

@@ -8,7 +8,8 @@
 //   4. Steps: groups become expressions with inputs and outputs.
 //   5. Small steps become part of others: norms of what products read (norm_products.h) and of what they give
 //      (normed_products.h), ropes of what a concat joins (turned_parts.h), the gradients that it
-//      joins (attention_gradients.h), sums with gradients of norms (added_gradients.h), several that do the same (batches.h).
+//      joins (attention_gradients.h), sums with gradients of norms (added_gradients.h), several that do the
+//      same (batches.h).
 #include "plan/drafts.h"
 
 #include <algorithm>

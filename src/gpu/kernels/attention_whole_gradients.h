@@ -113,13 +113,12 @@ DEVICE void gradients_whole(const AttentionShape& shape, const typename E::T* q,
 #pragma unroll
   for (int i = 0; i < each; ++i) {
     const int at = (int)threadIdx.x + i * E::threads, row = min(at / packets, shape.queries - 1);
-    outputs[i] = *reinterpret_cast<const Packet<T, 8>*>(y + result_place(shape, batch, head, row) +
-                                                        at % packets * 8);
+    outputs[i] =
+        *reinterpret_cast<const Packet<T, 8>*>(y + result_place(shape, batch, head, row) + at % packets * 8);
   }
   const f32* const logarithm_rows = logarithms + ((i64)batch * shape.heads + head) * shape.queries;
   if ((int)threadIdx.x < E::own)
-    logarithm_tile[threadIdx.x] =
-        (int)threadIdx.x < shape.queries ? logarithm_rows[threadIdx.x] : infinity();
+    logarithm_tile[threadIdx.x] = (int)threadIdx.x < shape.queries ? logarithm_rows[threadIdx.x] : infinity();
   if constexpr (PACKETS) wait_for_copies();
   barrier();
 #pragma unroll
@@ -129,8 +128,7 @@ DEVICE void gradients_whole(const AttentionShape& shape, const typename E::T* q,
         *reinterpret_cast<const Packet<T, 8>*>(dy_tile + row * E::row_stride + at % packets * 8);
     f32 sum = 0;
 #pragma unroll
-    for (int e = 0; e < 8; ++e)
-      sum = ::fmaf(load(slope.element[e]), load(outputs[i].element[e]), sum);
+    for (int e = 0; e < 8; ++e) sum = ::fmaf(load(slope.element[e]), load(outputs[i].element[e]), sum);
 #pragma unroll
     for (int mask = 1; mask < packets; mask *= 2) sum += from_lane_xor(sum, mask);
     if (at % packets == 0) delta_tile[row] = row < shape.queries ? sum : 0;
@@ -138,7 +136,8 @@ DEVICE void gradients_whole(const AttentionShape& shape, const typename E::T* q,
   barrier();
 
   const bool idle = E::first_row() >= shape.keys;
-  T* const mine = v_tile + E::first_row() * E::row_stride;  // read by this wave alone, then its results' place
+  T* const mine =
+      v_tile + E::first_row() * E::row_stride;  // read by this wave alone, then its results' place
   const int part = shape.heads * shape.features, pitch = 3 * part;  // of the result's rows
   T* const results = out + (i64)batch * shape.queries * pitch + head * shape.features;
   if (!idle) {
@@ -179,9 +178,9 @@ DEVICE void gradients_whole(const AttentionShape& shape, const typename E::T* q,
         const auto left = my_v.get(0, step);
 #pragma unroll
         for (int j = 0; j < at_once; ++j)
-          chain::multiply_add(slope[j], left,
-                              chain::load_other(dy_tile + (first + j) * 16 * E::row_stride + step * E::depth,
-                                                E::row_stride));
+          chain::multiply_add(
+              slope[j], left,
+              chain::load_other(dy_tile + (first + j) * 16 * E::row_stride + step * E::depth, E::row_stride));
       }
 #pragma unroll
       for (int j = 0; j < at_once; ++j)
@@ -208,7 +207,8 @@ DEVICE void gradients_whole(const AttentionShape& shape, const typename E::T* q,
 #pragma unroll
   for (int g = 0; g < E::own / E::depth; ++g) {
     if (g * E::depth >= shape.keys) break;
-    const auto left = mma::load_a_columns(slopes + g * E::depth * slope_stride + E::first_row(), slope_stride);
+    const auto left =
+        mma::load_a_columns(slopes + g * E::depth * slope_stride + E::first_row(), slope_stride);
 #pragma unroll
     for (int j = 0; j < E::features / 16; ++j)
       chain::multiply_add(sums.tile[0][j], left,
