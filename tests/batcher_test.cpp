@@ -154,6 +154,36 @@ TEST(Batcher, GrammarsAndStopsHoldForTheirOwnRequests) {
   EXPECT_EQ(plain->wait().tokens.size(), 10u);
 }
 
+// Enough for several threads to choose tokens; those with a grammar, and those whose texts end meanwhile.
+TEST(Batcher, ManyChooseAtOnce) {
+  constexpr std::size_t count = 18;
+  std::vector<std::vector<TokenId>> expected;
+  {
+    const Model alone = storyteller(1);
+    for (const char* text : beginnings)
+      expected.push_back(Session(alone).generate(tokens_of(alone, text), greedy(20)).tokens);
+  }
+  const Model model = storyteller(count);
+  Batcher batcher(model);
+  std::vector<std::shared_ptr<Asked>> asked;
+  for (std::size_t i = 0; i < count; ++i) {
+    GenerateOptions options = greedy(static_cast<std::int64_t>(3 + i));
+    options.sampling.top_k = static_cast<std::int64_t>(i);
+    if (i % 3 == 2) options.grammar = Grammar::parse("root ::= [0-9]{4}");
+    asked.push_back(Asked::submit(batcher, tokens_of(model, beginnings[i % 6]), options));
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    const GenerateResult result = asked[i]->wait();
+    if (i % 3 == 2) {
+      EXPECT_EQ(result.text.find_first_not_of("0123456789"), std::string::npos) << result.text;
+      continue;
+    }
+    const std::vector<TokenId>& whole = expected[i % 6];
+    EXPECT_EQ(result.tokens, std::vector<TokenId>(whole.begin(), whole.begin() + 3 + static_cast<int>(i)))
+        << i;
+  }
+}
+
 TEST(Batcher, AFullContextEndsTheTextOrShifts) {
   const Model model = storyteller(2, 64);
   Batcher batcher(model);

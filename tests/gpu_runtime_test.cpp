@@ -13,6 +13,7 @@
 #include "gpu/staged_copy.h"
 #include "gpu_compare.h"
 #include "gpu_steps.h"
+#include "tensor/variable.h"
 
 namespace hearth {
 namespace {
@@ -151,6 +152,31 @@ TEST_F(GpuRuntime, CopiesOfAllSizesArrive) {
     EXPECT_EQ(x.to(device).to(Device{}).to_vector<float>(), x.to_vector<float>()) << count;
     EXPECT_LE(stats().pinned_reserved, 4 * mib);
   }
+}
+
+// Into memory that the copy engine reaches, and beyond its end, where it does not.
+TEST_F(GpuRuntime, CopiesGoStraightToMemoryOfTheHost) {
+  constexpr std::int64_t count = 3 << 20, part = 1 << 20;
+  const Tensor x = numbers(count).to(device), end = numbers(part).to(device);
+  eval({x, end});
+  const std::vector<float> expected = numbers(count).to_vector<float>();
+  const auto memory = host_memory(device, count * sizeof(float));
+  const auto staged = [&](const Tensor& from, std::byte* to) {
+    const MemoryStats before = stats();
+    read_elements(from, {to, from.nbytes()});
+    return stats().pinned_allocations - before.pinned_allocations;
+  };
+  EXPECT_EQ(staged(x, memory.get()), 0u);
+  const auto* values = reinterpret_cast<const float*>(memory.get());
+  EXPECT_EQ(std::vector<float>(values, values + count), expected);
+  EXPECT_EQ(staged(end, memory.get() + (count - part) * sizeof(float)), 0u);
+  EXPECT_EQ(values[count - 1], expected[part - 1]);
+  EXPECT_EQ(values[count - part - 1], expected[count - part - 1]);
+  std::vector<float> plain(count);
+  EXPECT_GT(staged(x, reinterpret_cast<std::byte*>(plain.data())), 0u);
+  EXPECT_EQ(plain, expected);
+  EXPECT_NE(host_memory(Device{}, 16), nullptr);
+  EXPECT_NO_THROW(host_memory(device, 0));
 }
 
 TEST_F(GpuRuntime, PinnedMemoryIsKept) {

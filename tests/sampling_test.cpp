@@ -1,10 +1,12 @@
 // Sampling: distributions against those of transformers, choices against distributions.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <random>
 
 #include "expect_error.h"
 #include "hearth/error.h"
@@ -82,6 +84,77 @@ TEST(Sampling, ChoicesFollowTheDistribution) {
     EXPECT_EQ(total, draws);  // nothing else was chosen
     EXPECT_LT(chi, 18.5);     // of at most 4 degrees of freedom: p = 0.001
   }
+}
+
+// Scores of many tokens are not all looked at; what remains is what the definitions say, of all of them.
+TEST(Sampling, OfManyTokens) {
+  std::mt19937 random(3);
+  std::normal_distribution<float> normal(0, 3);
+  for (const std::size_t size : {1, 63, 128, 129, 1000, 4099})
+    for (const bool spoiled : {false, true}) {
+      std::vector<float> scores;
+      for (std::size_t i = 0; i < size; ++i) scores.push_back(normal(random));
+      if (spoiled)
+        for (std::size_t i = 1; i < size; i += 3) scores[i] = i % 2 ? nan : i % 4 ? -infinity : scores[i / 2];
+      for (const int top_k : {0, 1, 7, 40, 5000})
+        for (const double top_p : {1.0, 0.9, 0.2})
+          for (const double min_p : {0.0, 0.05}) {
+            SCOPED_TRACE(testing::Message() << size << " tokens, top_k " << top_k << ", top_p " << top_p
+                                            << ", min_p " << min_p << (spoiled ? ", spoiled" : ""));
+            SamplingOptions options = open;
+            options.temperature = 0.7, options.top_k = top_k, options.top_p = top_p, options.min_p = min_p;
+            struct Token {
+              double score;
+              TokenId id;
+            };
+            std::vector<Token> tokens;
+            for (std::size_t i = 0; i < size; ++i)
+              if (scores[i] > -infinity) tokens.push_back({scores[i] / 0.7, static_cast<TokenId>(i)});
+            std::stable_sort(tokens.begin(), tokens.end(),
+                             [](const Token& a, const Token& b) { return a.score > b.score; });
+            if (top_k > 0 && tokens.size() > static_cast<std::size_t>(top_k)) tokens.resize(top_k);
+            const auto total = [&] {
+              double sum = 0;
+              for (const Token& token : tokens) sum += std::exp(token.score - tokens[0].score);
+              return sum;
+            };
+            double share = 0, all = total();
+            std::size_t count = 0;
+            while (count < tokens.size() && (top_p == 1 || share < top_p))
+              share += std::exp(tokens[count++].score - tokens[0].score) / all;
+            tokens.resize(count);
+            if (min_p > 0)
+              std::erase_if(tokens, [best = tokens[0].score, min_p](const Token& token) {
+                return token.score < best + std::log(min_p);
+              });
+            all = total();
+            Sampler sampler(options);
+            const auto got = sampler.distribution(scores);
+            ASSERT_EQ(got.size(), tokens.size());
+            for (std::size_t i = 0; i < got.size(); ++i) {
+              EXPECT_EQ(got[i].token, tokens[i].id) << i;
+              EXPECT_NEAR(got[i].probability, std::exp(tokens[i].score - tokens[0].score) / all, 1e-5) << i;
+            }
+          }
+    }
+}
+
+// Tokens that no random number can make the best are passed over; the choice is the same as among all.
+TEST(Sampling, ChoosesTheSameAmongManyTokens) {
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal(0, 2);
+  std::vector<float> scores;
+  for (int i = 0; i < 3000; ++i) scores.push_back(normal(random));
+  SamplingOptions sorted = open;
+  sorted.top_k = 3000;  // all, the best first
+  Sampler in_order(open), best_first(sorted);
+  std::map<TokenId, int> counts;
+  for (int i = 0; i < 3000; ++i) {
+    const TokenId chosen = in_order.choose(scores);
+    EXPECT_EQ(chosen, best_first.choose(scores)) << i;
+    ++counts[chosen];
+  }
+  EXPECT_GT(counts.size(), 200u);
 }
 
 TEST(Sampling, TheSameSeedChoosesTheSame) {

@@ -186,17 +186,15 @@ struct GenerateResult {
 class ScoreRows {
  public:
   ScoreRows() = default;
-  ScoreRows(std::shared_ptr<const std::vector<float>> values, std::size_t width)
-      : values_(std::move(values)), width_(width) {}
-  std::size_t size() const { return values_ ? values_->size() / width_ : 0; }
-  bool empty() const { return size() == 0; }
-  std::span<const float> operator[](std::size_t row) const {
-    return std::span(*values_).subspan(row * width_, width_);
-  }
+  ScoreRows(std::shared_ptr<const float> values, std::size_t rows, std::size_t width)
+      : values_(std::move(values)), rows_(rows), width_(width) {}
+  std::size_t size() const { return rows_; }
+  bool empty() const { return rows_ == 0; }
+  std::span<const float> operator[](std::size_t row) const { return {values_.get() + row * width_, width_}; }
 
  private:
-  std::shared_ptr<const std::vector<float>> values_;
-  std::size_t width_ = 1;
+  std::shared_ptr<const float> values_;
+  std::size_t rows_ = 0, width_ = 0;
 };
 
 // One sequence of tokens and its keys and values.

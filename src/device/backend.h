@@ -75,6 +75,8 @@ class Backend {
   // Memory for `bytes` (0 is allowed), aligned to 64. Throws OutOfMemory.
   virtual std::shared_ptr<Buffer> allocate(std::size_t bytes, MemoryPurpose purpose) = 0;
   virtual void copy_to_host(void* host, const Buffer& source, std::size_t offset, std::size_t bytes) = 0;
+  // Memory of the host that copy_to_host() fills without copying twice; null where there is none such.
+  virtual std::shared_ptr<Buffer> allocate_host(std::size_t bytes) { return (void)bytes, nullptr; }
   // The host's memory has been read when it returns.
   virtual void copy_from_host(Buffer& target, std::size_t offset, const void* host, std::size_t bytes) = 0;
   // New memory with the same bytes; the host's memory has been read when it returns. Null where that takes as

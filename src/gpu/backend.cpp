@@ -9,6 +9,7 @@
 #include "gpu/block_product.h"
 #include "gpu/device.h"
 #include "gpu/event.h"
+#include "gpu/host_memory.h"
 #include "gpu/in_flight.h"
 #include "gpu/kernels.h"
 #include "gpu/matmul.h"
@@ -48,8 +49,17 @@ class GpuBackend final : public Backend {
   }
   void copy_to_host(void* host, const Buffer& source, std::size_t offset, std::size_t bytes) override {
     if (bytes == 0) return;
-    gpu::copy_to_host(gpu_, host, static_cast<const std::byte*>(source.data) + offset, bytes);
+    const std::byte* const from = static_cast<const std::byte*>(source.data) + offset;
+    if (gpu_.host_memory().holds(host, bytes)) {
+      gpu_.use();
+      gpu_.check(gpu_.driver().call.copy_to_host(host, from, bytes, gpu_.stream()), "copying to the host");
+    } else {
+      gpu::copy_to_host(gpu_, host, from, bytes);
+    }
     gpu_.synchronize();
+  }
+  std::shared_ptr<Buffer> allocate_host(std::size_t bytes) override {
+    return gpu_.host_memory().allocate(bytes);
   }
   void copy_from_host(Buffer& target, std::size_t offset, const void* host, std::size_t bytes) override {
     if (bytes == 0) return;

@@ -11,6 +11,7 @@
 
 #include "base/system_memory.h"
 #include "gpu/backends.h"
+#include "gpu/host_memory.h"
 #include "gpu/in_flight.h"
 #include "gpu/launch_recorder.h"
 #include "gpu/pinned_pool.h"
@@ -90,7 +91,8 @@ GpuDevice::GpuDevice(const Driver& driver, int ordinal, Device device, DeviceFac
       facts_(std::move(facts)),
       target_(target_of(facts_.architecture)),
       pool_(std::make_unique<MemoryPool>(std::move(memory), device)),
-      pinned_(std::make_unique<PinnedPool>(*this)) {
+      pinned_(std::make_unique<PinnedPool>(*this)),
+      host_memory_(std::make_unique<HostMemory>(*this)) {
   target_.wave_size = facts_.wave_size;
   plain_target_ = target_;
   plain_target_.matrix = MatrixUnit::none;

@@ -71,6 +71,7 @@ using ForeignWork = std::function<void(StreamHandle)>;
 
 class GpuDevice;
 class InFlight;
+class HostMemory;
 class PinnedPool;
 
 // A function that is compiled when it is first needed: which of several variants a step runs may follow from
@@ -104,6 +105,7 @@ class GpuDevice {
   virtual DeviceInfo info() const;
   MemoryPool& pool() { return *pool_; }
   PinnedPool& pinned() { return *pinned_; }
+  HostMemory& host_memory() { return *host_memory_; }
   InFlight& in_flight() { return *in_flight_; }  // of stream()
   StreamHandle stream() const { return stream_; }
   StreamHandle copy_stream() const { return copy_stream_; }  // for copies beside the work of stream()
@@ -173,6 +175,7 @@ class GpuDevice {
   std::uint64_t* fault_ = nullptr;
   std::unique_ptr<MemoryPool> pool_;
   std::unique_ptr<PinnedPool> pinned_;
+  std::unique_ptr<HostMemory> host_memory_;
   std::unique_ptr<InFlight> in_flight_;
   std::atomic<double> timeout_ = 0;  // of a wait, in seconds
   mutable std::atomic<bool> failed_ = false;

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/thread_pool.h"
 #include "hearth/error.h"
 #include "llm/continuation.h"
 #include "llm/model.h"
@@ -200,6 +201,11 @@ struct Batcher::State {
       return;
     }
     count([&] { ++stats.steps; });
+    constexpr std::int64_t few = 4;  // sooner done than other threads wake up
+    parallel_for(static_cast<std::int64_t>(sharing.size()), few, [&](std::int64_t begin, std::int64_t end) {
+      for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
+        sharing[i]->job->text->prepare(rows[i]);
+    });
     for (std::size_t i = 0; i < sharing.size(); ++i)
       attempt(*sharing[i], [&] { advance(*sharing[i], rows[i]); });
   }

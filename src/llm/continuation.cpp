@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "hearth/error.h"
 #include "llm/log_probabilities.h"
@@ -43,9 +44,8 @@ Continuation::Continuation(const Tokenizer& tokenizer, std::span<const TokenId> 
 }
 
 std::optional<TokenId> Continuation::advance(std::span<const float> scores) {
-  if (options_.most_tokens >= 0 && static_cast<std::int64_t>(result_.tokens.size()) >= options_.most_tokens)
-    return end(FinishReason::length);
-  const TokenId token = choose(scores);
+  if (has_all()) return end(FinishReason::length);
+  const TokenId token = prepared_ ? *std::exchange(prepared_, std::nullopt) : choose(scores);
   if (tokenizer_.ends_generation(token) && (!options_.ignore_end || mask_)) return end(FinishReason::end);
   if (mask_) mask_->push(token);
   result_.tokens.push_back(token);
@@ -56,6 +56,18 @@ std::optional<TokenId> Continuation::advance(std::span<const float> scores) {
   if (stops_.found()) return end(FinishReason::stop);
   if (mask_ && mask_->complete()) return end(FinishReason::end);
   return token;
+}
+
+void Continuation::prepare(std::span<const float> scores) noexcept {
+  try {
+    if (!has_all()) prepared_ = choose(scores);
+  } catch (...) {
+  }
+}
+
+bool Continuation::has_all() const {
+  return options_.most_tokens >= 0 &&
+         static_cast<std::int64_t>(result_.tokens.size()) >= options_.most_tokens;
 }
 
 void Continuation::finish() {

@@ -31,6 +31,9 @@ class Continuation {
   // Chooses the token that follows by these scores, and gives its text away. Nothing where the text has
   // ended; then result().reason says why.
   std::optional<TokenId> advance(std::span<const float> scores);
+  // What takes long of advance() with the same scores, to be called before it: several texts at once may, on
+  // threads of their own. Throws nothing that advance() would not throw again.
+  void prepare(std::span<const float> scores) noexcept;
   // Gives away what was held back, unless the text was stopped. To be called once, at the end.
   void finish();
 
@@ -39,6 +42,7 @@ class Continuation {
 
  private:
   TokenId choose(std::span<const float> scores);
+  bool has_all() const;  // tokens that were asked for
   bool give(TokenId token, const std::string& text);
   std::optional<TokenId> end(FinishReason reason);
 
@@ -50,6 +54,7 @@ class Continuation {
   StreamDecoder decoder_;
   StopTexts stops_;
   GenerateResult result_;
+  std::optional<TokenId> prepared_;
 };
 
 }  // namespace hearth::llm

@@ -209,9 +209,13 @@ ScoreRows Model::State::append_together(std::span<const Piece> pieces) {
   }
   // Into the memory of the last time, where nobody reads that any more: the scores of many sequences are
   // megabytes, and new memory costs more than to fill it.
-  if (!scores || scores.use_count() > 1) scores = std::make_shared<std::vector<float>>();
-  scores->resize(static_cast<std::size_t>(wanted * config.vocabulary));
-  std::span<float> rows = *scores;
+  const auto count = static_cast<std::size_t>(wanted * config.vocabulary);
+  if (!scores || scores.use_count() > 1 || most_scores < count) {
+    const auto memory = host_memory(device, count * sizeof(float));
+    scores = {memory, reinterpret_cast<float*>(memory.get())};
+    most_scores = count;
+  }
+  std::span<float> rows(scores.get(), count);
   if (tokens <= chunk_size()) {
     run(pieces, Output::scores, rows);
   } else {
@@ -221,7 +225,7 @@ ScoreRows Model::State::append_together(std::span<const Piece> pieces) {
       rows = rows.subspan(own);
     }
   }
-  return ScoreRows(scores, static_cast<std::size_t>(config.vocabulary));
+  return ScoreRows(scores, static_cast<std::size_t>(wanted), static_cast<std::size_t>(config.vocabulary));
 }
 
 std::int64_t Model::State::chunk_size() const {

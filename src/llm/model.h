@@ -39,10 +39,11 @@ struct Model::State {
   std::int64_t sequences = 0, most_sequences = 1;
   std::size_t weight_bytes = 0, cache_bytes = 0;
   std::int64_t parameters = 0;
-  Compiled::Function step;                     // arguments as in DecoderInput
-  Compiled::Function feature_step;             // the same
-  std::vector<Tensor> inputs;                  // of the last step
-  std::shared_ptr<std::vector<float>> scores;  // of the last step of several sequences
+  Compiled::Function step;          // arguments as in DecoderInput
+  Compiled::Function feature_step;  // the same
+  std::vector<Tensor> inputs;       // of the last step
+  std::shared_ptr<float> scores;    // of the last step of several sequences
+  std::size_t most_scores = 0;      // for which there is room
 
   // Appends tokens to a sequence; of the last `wanted` of them the scores of their successors, or their
   // features, one row each.

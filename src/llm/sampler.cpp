@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <functional>
 #include <limits>
 #include <random>
 #include <unordered_map>
@@ -95,12 +97,22 @@ void keep_typical(Candidates& candidates, double p) {
   sort(candidates);
 }
 
-// Of sorted candidates, the fewest whose share is p.
+// The best ones, as few as have the share p, in order. They are sorted bit by bit: few will do.
 void keep_nucleus(Candidates& candidates, double p) {
   const std::vector<double> probabilities = probabilities_of(candidates);
+  const double most = *std::max_element(probabilities.begin(), probabilities.end());
+  const double best = std::min_element(candidates.begin(), candidates.end(), better)->score;
   double share = 0;
   std::size_t count = 0;
-  while (count < candidates.size() && share < p) share += probabilities[count++];
+  for (std::size_t sorted = 256; count < candidates.size(); sorted *= 8) {
+    const auto first = candidates.begin() + static_cast<std::ptrdiff_t>(count);
+    sorted = std::min(sorted, candidates.size());
+    std::partial_sort(first, candidates.begin() + static_cast<std::ptrdiff_t>(sorted), candidates.end(),
+                      better);
+    while (count < sorted && share < p)
+      share += most * std::exp(static_cast<double>(candidates[count++].score) - best);
+    if (share >= p) break;
+  }
   candidates.resize(count);
 }
 
@@ -114,19 +126,27 @@ void keep_likely(Candidates& candidates, double part) {
 // Mirostat (Basu et al., 2021). Version 1 takes the scores for Zipf's law with an exponent that the first
 // hundred show, and keeps as many as have that surprise by this law; version 2 looks at each.
 void keep_expected(Candidates& candidates, double most_surprise, int version) {
-  sort(candidates);
-  const std::vector<double> probabilities = probabilities_of(candidates);
   const auto size = candidates.size();
   if (version == 2) {
-    std::size_t count = 1;
-    while (count < size && -std::log2(probabilities[count]) <= most_surprise) ++count;
-    candidates.resize(count);
+    const std::vector<double> probabilities = probabilities_of(candidates);
+    const double least =
+        std::min(std::exp2(-most_surprise), *std::max_element(probabilities.begin(), probabilities.end()));
+    std::size_t index = 0;
+    std::erase_if(candidates, [&](const Candidate&) { return probabilities[index++] < least; });
     return;
   }
+  const std::size_t shown = std::min<std::size_t>(size, 100);
+  std::partial_sort(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(shown),
+                    candidates.end(), better);
+  const auto above = [&](std::size_t i) {
+    return static_cast<double>(candidates[i].score) - static_cast<double>(candidates[i + 1].score);
+  };
+  constexpr double least_logarithm = -700;  // relative to the best: beyond, probabilities are 0
   double products = 0, squares = 0;
-  for (std::size_t i = 0; i + 1 < std::min<std::size_t>(size, 100) && probabilities[i + 1] > 0; ++i) {
+  for (std::size_t i = 0; i + 1 < shown && candidates[i + 1].score - candidates[0].score > least_logarithm;
+       ++i) {
     const double rank = std::log(static_cast<double>(i + 2) / static_cast<double>(i + 1));
-    products += rank * std::log(probabilities[i] / probabilities[i + 1]);
+    products += rank * above(i);
     squares += rank * rank;
   }
   if (squares == 0) return;
@@ -135,20 +155,24 @@ void keep_expected(Candidates& candidates, double most_surprise, int version) {
   const double count = std::pow(scale * std::exp2(most_surprise), 1 / exponent);
   // Where the law has no answer (all are equally likely, say), none is left out.
   if (std::isfinite(count) && count < static_cast<double>(size))
-    candidates.resize(std::max<std::size_t>(1, static_cast<std::size_t>(count)));
+    keep_best(candidates, std::max<std::size_t>(1, static_cast<std::size_t>(count)));
 }
 
-// All tokens that can be, in the order of tokens, with their scores after penalties and bias.
-Candidates penalised(std::span<const float> scores, const SamplingOptions& o, std::span<const TokenId> seen) {
-  Candidates candidates;
-  candidates.reserve(scores.size());
-  for (std::size_t i = 0; i < scores.size(); ++i) candidates.push_back({scores[i], static_cast<TokenId>(i)});
+constexpr float most_score = std::numeric_limits<float>::max();
+
+// Scores after penalties and bias: the given ones, or a copy in `changed`.
+std::span<const float> penalised(std::span<const float> scores, const SamplingOptions& o,
+                                 std::span<const TokenId> seen, std::vector<float>& changed) {
+  const bool penalties =
+      !seen.empty() && (o.repetition_penalty != 1 || o.frequency_penalty != 0 || o.presence_penalty != 0);
+  if (!penalties && o.bias.empty()) return scores;
+  changed.assign(scores.begin(), scores.end());
   const auto change = [&](TokenId token, const auto& f) {
     if (token < 0 || static_cast<std::size_t>(token) >= scores.size()) return;
-    float& score = candidates[static_cast<std::size_t>(token)].score;
+    float& score = changed[static_cast<std::size_t>(token)];
     score = static_cast<float>(f(static_cast<double>(score)));
   };
-  if (o.repetition_penalty != 1 || o.frequency_penalty != 0 || o.presence_penalty != 0) {
+  if (penalties) {
     std::unordered_map<TokenId, int> counts;
     for (const TokenId token : seen) ++counts[token];
     for (const auto& [token, count] : counts)
@@ -158,40 +182,133 @@ Candidates penalised(std::span<const float> scores, const SamplingOptions& o, st
       });
   }
   for (const auto& [token, bias] : o.bias) change(token, [add = bias](double score) { return score + add; });
-  constexpr float most = std::numeric_limits<float>::max();
-  std::erase_if(candidates, [](const Candidate& c) { return !(c.score >= -most); });
-  if (candidates.empty())
-    throw ValueError("[Sampler] no token can be chosen: all scores are NaN or -infinity");
-  for (Candidate& candidate : candidates) candidate.score = std::min(candidate.score, most);
-  return candidates;
+  return changed;
+}
+
+// Scores in blocks, with the best of each: of a hundred thousand tokens, the few that matter are found
+// without a look at the others. Those that cannot be chosen are in no block.
+class Blocks {
+ public:
+  explicit Blocks(std::span<const float> scores) : scores_(scores) {
+    for (std::size_t first = 0; first < scores.size(); first += size)
+      best_.push_back(best_of(scores.subspan(first, std::min(size, scores.size() - first))));
+    if (best() < -most_score)
+      throw ValueError("[Sampler] no token can be chosen: all scores are NaN or -infinity");
+  }
+
+  float best() const { return best_.empty() ? none : *std::max_element(best_.begin(), best_.end()); }
+
+  // A score that at least so many tokens have or exceed.
+  float reached_by(std::size_t count) const {
+    if (count > best_.size()) return -most_score;
+    std::vector<float> sorted = best_;
+    const auto last = sorted.begin() + static_cast<std::ptrdiff_t>(count) - 1;
+    std::nth_element(sorted.begin(), last, sorted.end(), std::greater<>());
+    return std::max(*last, -most_score);
+  }
+
+  // Those with at least this score, in the order of tokens.
+  Candidates from(float least) const {
+    Candidates found;
+    for (std::size_t block = 0; block < best_.size(); ++block) {
+      if (best_[block] < least) continue;
+      const std::size_t end = std::min(scores_.size(), (block + 1) * size);
+      for (std::size_t i = block * size; i < end; ++i)
+        if (scores_[i] >= least) found.push_back({std::min(scores_[i], most_score), static_cast<TokenId>(i)});
+    }
+    return found;
+  }
+
+ private:
+  static constexpr std::size_t size = 128;
+  static constexpr float none = -std::numeric_limits<float>::infinity();
+
+  // Comparisons with NaN are false.
+  static float best_of(std::span<const float> block) {
+    typedef float Four __attribute__((vector_size(16)));
+    const auto read = [&](std::size_t at) {
+      Four some;
+      std::memcpy(&some, block.data() + at, sizeof(some));
+      return some;
+    };
+    const auto larger = [](Four x, Four y) { return x > y ? x : y; };
+    Four a{none, none, none, none}, b = a, c = a, d = a;
+    std::size_t i = 0;
+    for (; i + 16 <= block.size(); i += 16) {
+      a = larger(read(i), a);
+      b = larger(read(i + 4), b);
+      c = larger(read(i + 8), c);
+      d = larger(read(i + 12), d);
+    }
+    a = larger(larger(a, b), larger(c, d));
+    float most = none;
+    for (int lane = 0; lane < 4; ++lane) most = a[lane] > most ? a[lane] : most;
+    for (; i < block.size(); ++i) most = block[i] > most ? block[i] : most;
+    return std::min(most, most_score);
+  }
+
+  std::span<const float> scores_;
+  std::vector<float> best_;
+};
+
+// The lowest score that can be among what remains.
+float least_needed(const Blocks& blocks, const SamplingOptions& o) {
+  if (o.temperature == 0) return blocks.best();
+  if (o.mirostat == 0 && o.top_k > 0) return blocks.reached_by(static_cast<std::size_t>(o.top_k));
+  if (o.mirostat != 0 || o.typical_p < 1 || o.top_p < 1 || o.min_p == 0) return -most_score;
+  constexpr double rounding = 1e-3;
+  const double least = static_cast<double>(blocks.best()) + o.temperature * (std::log(o.min_p) - rounding);
+  return static_cast<float>(std::clamp<double>(least, -most_score, static_cast<double>(blocks.best())));
 }
 
 // Those that remain after all steps; in no order.
-Candidates remaining(std::span<const float> scores, const SamplingOptions& o, std::span<const TokenId> seen,
+Candidates remaining(std::span<const float> given, const SamplingOptions& o, std::span<const TokenId> seen,
                      double most_surprise) {
-  Candidates candidates = penalised(scores, o, seen);
+  std::vector<float> changed;
+  const std::span<const float> scores = penalised(given, o, seen, changed);
+  const Blocks blocks(scores);
+  Candidates candidates = blocks.from(least_needed(blocks, o));
   if (o.temperature == 0) {
-    candidates.front() = *std::min_element(candidates.begin(), candidates.end(), better);
-    candidates.resize(1);
+    candidates.resize(1);  // of several, the first
     return candidates;
   }
   // Relative to the best, so that the lowest temperature leaves it.
-  const double best = std::min_element(candidates.begin(), candidates.end(), better)->score;
-  constexpr double least = -std::numeric_limits<float>::max();
+  const double best = blocks.best();
   for (Candidate& c : candidates)
-    c.score = static_cast<float>(std::max((static_cast<double>(c.score) - best) / o.temperature, least));
+    c.score = static_cast<float>(
+        std::max((static_cast<double>(c.score) - best) / o.temperature, -static_cast<double>(most_score)));
   if (o.mirostat != 0) {
     keep_expected(candidates, most_surprise, o.mirostat);
     return candidates;
   }
   if (o.top_k > 0) keep_best(candidates, static_cast<std::size_t>(o.top_k));
   if (o.typical_p < 1) keep_typical(candidates, o.typical_p);
-  if (o.top_p < 1) {
-    sort(candidates);
-    keep_nucleus(candidates, o.top_p);
-  }
+  if (o.top_p < 1) keep_nucleus(candidates, o.top_p);
   if (o.min_p > 0) keep_likely(candidates, o.min_p);
   return candidates;
+}
+
+// One of them, by their probabilities: the best score after adding noise of Gumbel's distribution is of a
+// token with its probability. Each token has random numbers of its own, from `draw`.
+std::size_t drawn(const Candidates& candidates, std::uint64_t draw) {
+  constexpr std::size_t at_once = 64;
+  std::size_t chosen = 0;
+  double most = -std::numeric_limits<double>::infinity();
+  for (std::size_t first = 0; first < candidates.size(); first += at_once) {
+    const std::size_t end = std::min(candidates.size(), first + at_once);
+    float best = candidates[first].score;
+    for (std::size_t i = first + 1; i < end; ++i) best = std::max(best, candidates[i].score);
+    // Smaller numbers make none of these the best so far; nearly all are, and need no logarithms.
+    const double least = std::exp(-std::exp(static_cast<double>(best) - most)) - 1e-12;
+    for (std::size_t i = first; i < end; ++i) {
+      const std::uint64_t bits = mixed(draw + (static_cast<std::uint64_t>(candidates[i].token) + 1) * golden);
+      const double uniform = (static_cast<double>(bits >> 11) + 0.5) * 0x1p-53;
+      if (uniform < least) continue;
+      const double noisy = static_cast<double>(candidates[i].score) - std::log(-std::log(uniform));
+      if (noisy > most) most = noisy, chosen = i;
+    }
+  }
+  return chosen;
 }
 
 }  // namespace
@@ -242,16 +359,7 @@ std::vector<TokenProbability> Sampler::distribution(std::span<const float> score
 
 TokenId Sampler::choose(std::span<const float> scores) {
   const Candidates candidates = remaining(scores, options_, seen_, most_surprise_);
-  // The best score after adding noise of Gumbel's distribution is of a token with its probability.
-  const std::uint64_t draw = next_random(state_);
-  std::size_t chosen = 0;
-  double most = -std::numeric_limits<double>::infinity();
-  for (std::size_t i = 0; i < candidates.size(); ++i) {
-    const std::uint64_t bits = mixed(draw + (static_cast<std::uint64_t>(candidates[i].token) + 1) * golden);
-    const double uniform = (static_cast<double>(bits >> 11) + 0.5) * 0x1p-53;
-    const double noisy = static_cast<double>(candidates[i].score) - std::log(-std::log(uniform));
-    if (noisy > most) most = noisy, chosen = i;
-  }
+  const std::size_t chosen = drawn(candidates, next_random(state_));
   if (options_.mirostat != 0 && options_.temperature > 0) {
     const double surprise = -std::log2(probabilities_of(candidates)[chosen]);
     most_surprise_ -= options_.mirostat_rate * (surprise - options_.mirostat_target);

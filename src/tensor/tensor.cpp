@@ -95,6 +95,13 @@ void read_elements(const Tensor& tensor, std::span<std::byte> target) {
   DensePlace(tensor).read(target.data());
 }
 
+std::shared_ptr<std::byte> host_memory(Device device, std::size_t bytes) {
+  if (const auto buffer = bytes > 0 ? backend(device).allocate_host(bytes) : nullptr)
+    return {buffer, static_cast<std::byte*>(buffer->data)};
+  const auto plain = std::make_shared<std::vector<std::byte>>(bytes);
+  return {plain, plain->data()};
+}
+
 template <typename T>
 std::vector<T> Tensor::to_vector() const {
   return converted_elements<T>(*this);

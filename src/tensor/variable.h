@@ -72,6 +72,8 @@ class HostElements {
 
 // The same, copied to memory of the caller's, of just their size.
 void read_elements(const Tensor& tensor, std::span<std::byte> target);
+// Memory for so many bytes that read_elements() fills fast from that device.
+std::shared_ptr<std::byte> host_memory(Device device, std::size_t bytes);
 
 // A number of the given dtype, shape ().
 Tensor make_constant(double real, std::int64_t integer, DType dtype, bool weak = false);
