@@ -13,6 +13,7 @@ class GpuAttentionGradients : public GpuPlans {
   struct Case {
     std::int64_t time = 82, heads = 3, sequences = 2, size = 64;
     bool turned = true, interleaved = false;
+    bool by_head = false;  // queries, keys and values of a head are neighbours
     AttentionOptions options = {};
     std::int64_t groups = 0;  // of keys and values; 0: as many as heads
   };
@@ -27,7 +28,11 @@ class GpuAttentionGradients : public GpuPlans {
     const Tensor all = linear(x, weight).reshape({c.sequences, c.time, heads, c.size});
     const Tensor at = (arange(c.time) * 3 + 1).to(x.device());
     const auto part = [&](std::int64_t first, std::int64_t count, bool turns) {
-      const Tensor one = narrow(all, 2, first, count).transpose(1, 2);
+      const Tensor heads_of_one =
+          c.by_head ? narrow(all.reshape({c.sequences * c.time, c.heads, 3, c.size}), 2, first / c.heads, 1)
+                          .reshape({c.sequences, c.time, c.heads, c.size})
+                    : narrow(all, 2, first, count);
+      const Tensor one = heads_of_one.transpose(1, 2);
       return turns ? rope(one, at, 100.0, c.interleaved) : one;
     };
     const Tensor y = attention(part(0, c.heads, c.turned), part(c.heads, groups, c.turned),
@@ -96,6 +101,8 @@ TEST_F(GpuAttentionGradients, StayStepsOfTheirOwn) {
   check("longer sequences", {.time = 97}, false);
   check("wider heads", {.time = 20, .size = 128}, false);
   check("f32", {.time = 20}, false, DType::f32);
+  for (const std::int64_t time : {1, 20})
+    check("in another order", {.time = time, .turned = false, .by_head = true}, false);
   check("heads that share keys", {.time = 20, .heads = 4, .groups = 2}, false);
 }
 

@@ -53,6 +53,10 @@ class GpuBackend final : public Backend {
     if (gpu_.host_memory().holds(host, bytes)) {
       gpu_.use();
       gpu_.check(gpu_.driver().call.copy_to_host(host, from, bytes, gpu_.stream()), "copying to the host");
+      // By an event, behind which HIP lets the host see memory that is not coherent.
+      const Event copied(gpu_);
+      copied.record(gpu_.stream());
+      copied.wait();
     } else {
       gpu::copy_to_host(gpu_, host, from, bytes);
     }

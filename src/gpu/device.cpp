@@ -149,8 +149,7 @@ void GpuDevice::check(int code, const char* what) const {
 }
 
 void GpuDevice::allow_shared(const Function& function, unsigned bytes) const {
-  constexpr unsigned unasked = 48 << 10;
-  if (bytes <= unasked || target().amd) return;  // HIP gives any launch what the chip has
+  if (target().amd) return;  // HIP gives any launch what the chip has
   use();
   check(driver_.call.allow_shared(function.handle, static_cast<int>(bytes)), "asking for shared memory");
 }

@@ -134,7 +134,7 @@ class GpuDevice {
 
   // The function `name` of `source`, compiled and loaded on first use.
   Function function(const KernelSource& source, const std::string& name);
-  // Before launches that ask for so many bytes of shared memory, where that is more than any may have.
+  // Before launches that ask for so many bytes of shared memory, which may be more than any launch may.
   void allow_shared(const Function& function, unsigned bytes) const;
   void launch(const Function& function, const LaunchShape& shape, Arguments& arguments) const;
   template <class... Values>

@@ -1,5 +1,5 @@
 // Memory of the host that a GPU's copy engine reaches by itself, for whoever reads much from the device again
-// and again.
+// and again. It is the owner's: Config::pinned_pool_size_mb limits only what copies share.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace hearth::gpu {
 // Safe from any thread.
 class HostMemory {
  public:
-  explicit HostMemory(GpuDevice& device);
+  explicit HostMemory(GpuDevice& device) : device_(device) {}
   // Null where the system would not pin so much.
   std::shared_ptr<Buffer> allocate(std::size_t bytes);
   // Whether all these bytes are in memory that it gave out.
@@ -31,7 +31,7 @@ class HostMemory {
   };
 
   GpuDevice& device_;
-  std::shared_ptr<Ranges> ranges_;
+  mutable Ranges ranges_;
 };
 
 }  // namespace hearth::gpu

@@ -32,7 +32,7 @@ class Continuation {
   // ended; then result().reason says why.
   std::optional<TokenId> advance(std::span<const float> scores);
   // What takes long of advance() with the same scores, to be called before it: several texts at once may, on
-  // threads of their own. Throws nothing that advance() would not throw again.
+  // threads of their own. What fails here fails again in advance().
   void prepare(std::span<const float> scores) noexcept;
   // Gives away what was held back, unless the text was stopped. To be called once, at the end.
   void finish();

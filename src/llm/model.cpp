@@ -211,9 +211,11 @@ ScoreRows Model::State::append_together(std::span<const Piece> pieces) {
   // megabytes, and new memory costs more than to fill it.
   const auto count = static_cast<std::size_t>(wanted * config.vocabulary);
   if (!scores || scores.use_count() > 1 || most_scores < count) {
-    const auto memory = host_memory(device, count * sizeof(float));
+    // Pinned memory is slow to get: more than now, where there may soon be more sequences.
+    most_scores =
+        std::min(2 * count, static_cast<std::size_t>(std::max(wanted, most_sequences) * config.vocabulary));
+    const auto memory = host_memory(device, most_scores * sizeof(float));
     scores = {memory, reinterpret_cast<float*>(memory.get())};
-    most_scores = count;
   }
   std::span<float> rows(scores.get(), count);
   if (tokens <= chunk_size()) {

@@ -99,9 +99,10 @@ void keep_typical(Candidates& candidates, double p) {
 
 // The best ones, as few as have the share p, in order. They are sorted bit by bit: few will do.
 void keep_nucleus(Candidates& candidates, double p) {
-  const std::vector<double> probabilities = probabilities_of(candidates);
-  const double most = *std::max_element(probabilities.begin(), probabilities.end());
   const double best = std::min_element(candidates.begin(), candidates.end(), better)->score;
+  const auto weight = [&](const Candidate& c) { return std::exp(static_cast<double>(c.score) - best); };
+  double total = 0;
+  for (const Candidate& candidate : candidates) total += weight(candidate);
   double share = 0;
   std::size_t count = 0;
   for (std::size_t sorted = 256; count < candidates.size(); sorted *= 8) {
@@ -109,8 +110,7 @@ void keep_nucleus(Candidates& candidates, double p) {
     sorted = std::min(sorted, candidates.size());
     std::partial_sort(first, candidates.begin() + static_cast<std::ptrdiff_t>(sorted), candidates.end(),
                       better);
-    while (count < sorted && share < p)
-      share += most * std::exp(static_cast<double>(candidates[count++].score) - best);
+    while (count < sorted && share < p) share += weight(candidates[count++]) / total;
     if (share >= p) break;
   }
   candidates.resize(count);
@@ -129,8 +129,9 @@ void keep_expected(Candidates& candidates, double most_surprise, int version) {
   const auto size = candidates.size();
   if (version == 2) {
     const std::vector<double> probabilities = probabilities_of(candidates);
-    const double least =
-        std::min(std::exp2(-most_surprise), *std::max_element(probabilities.begin(), probabilities.end()));
+    const double least = std::exp2(-most_surprise);
+    if (*std::max_element(probabilities.begin(), probabilities.end()) < least)
+      return keep_best(candidates, 1);
     std::size_t index = 0;
     std::erase_if(candidates, [&](const Candidate&) { return probabilities[index++] < least; });
     return;
@@ -141,7 +142,7 @@ void keep_expected(Candidates& candidates, double most_surprise, int version) {
   const auto above = [&](std::size_t i) {
     return static_cast<double>(candidates[i].score) - static_cast<double>(candidates[i + 1].score);
   };
-  constexpr double least_logarithm = -700;  // relative to the best: beyond, probabilities are 0
+  constexpr double least_logarithm = -745;  // of a probability that is not 0, relative to the best
   double products = 0, squares = 0;
   for (std::size_t i = 0; i + 1 < shown && candidates[i + 1].score - candidates[0].score > least_logarithm;
        ++i) {
@@ -254,7 +255,12 @@ class Blocks {
 // The lowest score that can be among what remains.
 float least_needed(const Blocks& blocks, const SamplingOptions& o) {
   if (o.temperature == 0) return blocks.best();
-  if (o.mirostat == 0 && o.top_k > 0) return blocks.reached_by(static_cast<std::size_t>(o.top_k));
+  if (o.mirostat == 0 && o.top_k > 0) {
+    // Below by what scores may be rounded to the same when they are divided by the temperature.
+    const double reached = blocks.reached_by(static_cast<std::size_t>(o.top_k)), best = blocks.best();
+    const double least = reached - (best - reached) * 0x1p-20 - o.temperature * 0x1p-100;
+    return static_cast<float>(std::max<double>(least, -most_score));
+  }
   if (o.mirostat != 0 || o.typical_p < 1 || o.top_p < 1 || o.min_p == 0) return -most_score;
   constexpr double rounding = 1e-3;
   const double least = static_cast<double>(blocks.best()) + o.temperature * (std::log(o.min_p) - rounding);

@@ -62,7 +62,7 @@ class GradientAdder {
   static bool only_adds(const DraftStep& draft, DType dtype, std::int64_t elements) {
     const Step& step = draft.step;
     const auto& instructions = step.expression.instructions;
-    if (step.op != Op::copy || draft.outputs.size() != 1 || draft.inputs.size() != 2 ||
+    if (step.op != Op::copy || step.joined > 0 || draft.outputs.size() != 1 || draft.inputs.size() != 2 ||
         instructions.size() != 1 || !step.expression.immediates.empty())
       return false;
     const auto& add = instructions[0];

@@ -9,7 +9,7 @@ namespace hearth {
 namespace {
 
 // Inputs of attention_grad_q and attention_grad_kv: q, k, v, packed, delta, dy.
-constexpr std::size_t delta_input = 4;
+constexpr std::size_t packed_input = 3, delta_input = 4;
 
 class GradientJoiner {
  public:
@@ -56,6 +56,11 @@ class GradientJoiner {
     const DraftStep* const by_v =
         writer_of(concat, 2, Op::attention_grad_kv, element_count(concat.step.inputs[1].shape), 2);
     if (by_q == nullptr || by_k == nullptr || by_k != by_v || !read_alike(*by_q, *by_k)) return;
+    // Other shapes of as many elements join them in another order.
+    const Shape &q = by_q->step.inputs[0].shape, heads{q[0], q[2], q[1], q[3]};
+    for (std::size_t part = 0; part < parts; ++part)
+      if (concat.step.inputs[part].shape != heads) return;
+    if (by_q->inputs[packed_input].offset != 0) return;
 
     DraftStep joined = concat;
     joined.inputs.clear();

@@ -52,7 +52,7 @@ struct Turned {
   }
 };
 
-// Sums of a wave's own rows into 16-bit elements in shared memory, `stride` between rows.
+// Sums of a wave's own rows into 16-bit elements in shared memory, E::row_stride apart.
 template <class E>
 DEVICE void put_sums(const typename E::Sums& sums, f32 factor, typename E::T* to) {
 #pragma unroll
