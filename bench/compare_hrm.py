@@ -16,11 +16,13 @@ import subprocess
 import sys
 import time
 
-import torch
+try:
+    import torch
+except ImportError:  # --help and the message below need none
+    torch = None
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests/golden"))
-from make_hrm_golden import import_reference  # noqa: E402
 
 CONFIG = dict(seq_len=81, vocab_size=11, num_puzzle_identifiers=1, causal=False, H_cycles=2, L_cycles=2, H_layers=4,
               L_layers=4, hidden_size=512, num_heads=8, expansion=4, puzzle_emb_ndim=512, pos_encodings="rope",
@@ -29,6 +31,7 @@ CONFIG = dict(seq_len=81, vocab_size=11, num_puzzle_identifiers=1, causal=False,
 
 class Reference:
     def __init__(self, checkout, batch, compiled):
+        from make_hrm_golden import import_reference
         Model, LossHead, SignSGD = import_reference(checkout)
         torch.manual_seed(1)
         with torch.device("cuda"):
@@ -79,6 +82,8 @@ def main():
     parser.add_argument("--eager", action="store_true", help="the reference without torch.compile, too")
     parser.add_argument("--json", help="write the results to this file")
     arguments = parser.parse_args()
+    if torch is None:
+        sys.exit("compare_hrm: PyTorch is not installed")
     if not torch.cuda.is_available():
         sys.exit("compare_hrm: PyTorch sees no GPU")
     if not (pathlib.Path(arguments.checkout) / "models/hrm/hrm_act_v1.py").exists():
