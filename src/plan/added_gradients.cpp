@@ -15,20 +15,15 @@ bool gives_all_gradients(const Step& step) {
   return step.op == Op::rms_norm_grads || step.op == Op::layer_norm_grads;
 }
 
-class GradientAdder {
+class GradientAdder : StepJoiner {
  public:
   GradientAdder(const LinearGraph& graph, const Backend& backend, Drafts& drafts)
-      : graph_(graph),
-        backend_(backend),
-        drafts_(drafts),
-        steps_(drafts.steps),
-        uses_(graph, drafts),
-        gone_(drafts.steps.size()) {}
+      : StepJoiner(graph, backend, drafts), graph_(graph), drafts_(drafts) {}
 
   std::size_t run() {
     for (std::size_t index = 0; index < steps_.size(); ++index)
       if (gives_all_gradients(steps_[index].step) && backend_.adds_gradient(steps_[index].step)) join(index);
-    return remove_steps(steps_, gone_);
+    return remove_all();
   }
 
  private:
@@ -92,15 +87,11 @@ class GradientAdder {
     for (const std::size_t step : uses_.readers(sum.outputs[0]))
       for (Source& source : steps_[step].inputs)
         if (source.root == sum.outputs[0]) source.root = norm.outputs[0];
-    gone_[reader->step] = true;
+    remove(sum);
   }
 
   const LinearGraph& graph_;
-  const Backend& backend_;
-  Drafts& drafts_;
-  std::vector<DraftStep>& steps_;
-  const StepUses uses_;
-  std::vector<bool> gone_;
+  const Drafts& drafts_;
 };
 
 }  // namespace

@@ -11,15 +11,14 @@ namespace {
 // Inputs of attention_grad_q and attention_grad_kv: q, k, v, packed, delta, dy.
 constexpr std::size_t packed_input = 3, delta_input = 4;
 
-class GradientJoiner {
+class GradientJoiner : StepJoiner {
  public:
-  GradientJoiner(const LinearGraph& graph, const Backend& backend, Drafts& drafts)
-      : backend_(backend), steps_(drafts.steps), uses_(graph, drafts), gone_(drafts.steps.size()) {}
+  using StepJoiner::StepJoiner;
 
   std::size_t run() {
     for (DraftStep& draft : steps_)
       if (joins_heads(draft.step)) join(draft);
-    return remove_steps(steps_, gone_);
+    return remove_all();
   }
 
  private:
@@ -78,22 +77,17 @@ class GradientJoiner {
     joined.nodes += by_q->nodes + by_k->nodes;
     if (!backend_.joins_attention_gradients(joined.step)) return;
 
-    const auto number = [&](const DraftStep* step) { return static_cast<std::size_t>(step - steps_.data()); };
     const std::uint32_t delta = by_q->inputs[delta_input].root;
-    gone_[number(by_q)] = gone_[number(by_k)] = true;
+    remove(*by_q);
+    remove(*by_k);
     if (const auto writer = uses_.writer(delta); writer && uses_.readers(delta).size() == 2 &&
                                                  !uses_.asked_for(delta) &&
                                                  steps_[*writer].outputs.size() == 1) {
       joined.nodes += steps_[*writer].nodes;
-      gone_[*writer] = true;
+      remove(steps_[*writer]);
     }
     concat = std::move(joined);
   }
-
-  const Backend& backend_;
-  std::vector<DraftStep>& steps_;
-  const StepUses uses_;
-  std::vector<bool> gone_;
 };
 
 }  // namespace

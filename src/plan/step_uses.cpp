@@ -32,4 +32,6 @@ std::size_t remove_steps(std::vector<DraftStep>& steps, const std::vector<bool>&
   return std::erase_if(steps, [&](const DraftStep&) { return gone[index++]; });
 }
 
+std::size_t StepJoiner::remove_all() { return remove_steps(steps_, gone_); }
+
 }  // namespace hearth

@@ -7,6 +7,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "device/backend.h"
 #include "plan/drafts.h"
 #include "plan/linear_graph.h"
 
@@ -27,6 +28,24 @@ class StepUses {
   std::unordered_set<std::uint32_t> results_;
   std::unordered_map<std::uint32_t, std::vector<std::size_t>> readers_;
   std::unordered_map<std::uint32_t, std::size_t> writer_;
+};
+
+// What such a pass works with, where it removes the steps that became parts of others at its end.
+class StepJoiner {
+ public:
+  StepJoiner(const LinearGraph& graph, const Backend& backend, Drafts& drafts)
+      : backend_(backend), steps_(drafts.steps), uses_(graph, drafts), gone_(drafts.steps.size()) {}
+
+ protected:
+  void remove(const DraftStep& step) { gone_[static_cast<std::size_t>(&step - steps_.data())] = true; }
+  std::size_t remove_all();  // how many there were
+
+  const Backend& backend_;
+  std::vector<DraftStep>& steps_;
+  const StepUses uses_;
+
+ private:
+  std::vector<bool> gone_;
 };
 
 // Whether there is one of this operation: else such a pass has nothing to do.

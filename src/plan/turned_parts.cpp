@@ -12,15 +12,14 @@ namespace {
 constexpr std::size_t head_axes = 4;
 constexpr std::array<std::size_t, head_axes> of_rope = {0, 2, 1, 3};  // where an axis of the concat is there
 
-class PartTurner {
+class PartTurner : StepJoiner {
  public:
-  PartTurner(const LinearGraph& graph, const Backend& backend, Drafts& drafts)
-      : backend_(backend), steps_(drafts.steps), uses_(graph, drafts), gone_(drafts.steps.size()) {}
+  using StepJoiner::StepJoiner;
 
   std::size_t run() {
     for (DraftStep& draft : steps_)
       if (joins_heads(draft.step)) join(draft);
-    return remove_steps(steps_, gone_);
+    return remove_all();
   }
 
  private:
@@ -79,14 +78,9 @@ class PartTurner {
     }
     joined.step.turned_parts = turned;
     if (!backend_.turns_parts(joined.step, turned)) return;
-    for (const DraftStep* rope : ropes) gone_[static_cast<std::size_t>(rope - steps_.data())] = true;
+    for (const DraftStep* rope : ropes) remove(*rope);
     concat = std::move(joined);
   }
-
-  const Backend& backend_;
-  std::vector<DraftStep>& steps_;
-  const StepUses uses_;
-  std::vector<bool> gone_;
 };
 
 }  // namespace
