@@ -166,8 +166,10 @@ Tensor rope(const Tensor& x, const Tensor& positions, const Tensor& frequencies,
 Tensor rope(const Tensor& x, double base, std::int64_t offset, bool interleaved) {
   if (node_of(x, "rope")->shape.size() < 2)
     throw ShapeError(fmt::format("[rope] needs (..., T, D) with D even, got {}", to_string(x.shape())));
-  // The offset is a number, not an attribute: decoding step after step uses one plan.
-  return rope(x, positions_for(x, x.size(-2)) + offset, base, interleaved);
+  // The offset is a number, not an attribute: decoding step after step uses one plan. Without one, ropes of
+  // as many rows turn by the same positions, and plans see that.
+  const Tensor positions = positions_for(x, x.size(-2));
+  return rope(x, offset == 0 ? positions : positions + offset, base, interleaved);
 }
 
 }  // namespace hearth
