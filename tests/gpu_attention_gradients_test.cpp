@@ -25,12 +25,13 @@ class GpuAttentionGradients : public GpuPlans {
     x.requires_grad_();
     weight.requires_grad_();
     const std::int64_t groups = c.groups > 0 ? c.groups : c.heads, heads = c.heads + 2 * groups;
-    const Tensor all = linear(x, weight).reshape({c.sequences, c.time, heads, c.size});
+    const Tensor product = linear(x, weight);
+    const Tensor all = c.by_head ? product.reshape({c.sequences * c.time, c.heads, 3, c.size})
+                                 : product.reshape({c.sequences, c.time, heads, c.size});
     const Tensor at = (arange(c.time) * 3 + 1).to(x.device());
     const auto part = [&](std::int64_t first, std::int64_t count, bool turns) {
       const Tensor heads_of_one =
-          c.by_head ? narrow(all.reshape({c.sequences * c.time, c.heads, 3, c.size}), 2, first / c.heads, 1)
-                          .reshape({c.sequences, c.time, c.heads, c.size})
+          c.by_head ? narrow(all, 2, first / c.heads, 1).reshape({c.sequences, c.time, c.heads, c.size})
                     : narrow(all, 2, first, count);
       const Tensor one = heads_of_one.transpose(1, 2);
       return turns ? rope(one, at, 100.0, c.interleaved) : one;
