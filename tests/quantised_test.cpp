@@ -134,6 +134,13 @@ struct Size {
   std::int64_t m, n, k;
 };
 
+// Elements are rounded to 1 / 254 of the largest of 32, each error on its own: of two deviations mostly, of
+// four at most, which makes 0.005 to 0.01 times the root of the depth, and there are thousands of results.
+// Of more than a few rows on a GPU, both operands are in f16.
+double rounding_of(std::int64_t rows, Device device) {
+  return rows <= 8 || device.kind == DeviceKind::cpu ? 0.035 : 0.004;
+}
+
 void expect_products_of_the_numbers(Device device, DType format, const Size& size) {
   SCOPED_TRACE(to_string(device) + " " + std::to_string(size.m) + " x " + std::to_string(size.n) + " x " +
                std::to_string(size.k));
@@ -143,11 +150,7 @@ void expect_products_of_the_numbers(Device device, DType format, const Size& siz
       matmul(x.to(DType::f64), transpose(dequantise(weight, DType::f64), 0, 1)).to_vector<double>();
   const auto got = linear(on(x, device), on(weight, device)).to_vector<float>();
   ASSERT_EQ(got.size(), expected.size());
-  // Elements are rounded to 1 / 254 of the largest of 32, each error on its own: of two deviations mostly, of
-  // four at most, which makes 0.005 to 0.01 times the root of the depth, and there are thousands of results.
-  // Of more than a few rows on a GPU, both operands are in f16.
-  const double rounding = size.m <= 8 || device.kind == DeviceKind::cpu ? 0.035 : 0.004;
-  const double tolerance = rounding * std::sqrt(static_cast<double>(size.k));
+  const double tolerance = rounding_of(size.m, device) * std::sqrt(static_cast<double>(size.k));
   for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], expected[i], tolerance) << i;
 }
 
@@ -182,6 +185,34 @@ TEST_P(Quantised, ProductsOfBatchesAreThoseOfTheNumbers) {
     // Wide: for an emulated chip this would be much.
     if (device.kind == DeviceKind::cuda)
       expect_products_of_the_numbers(device, format(), {61, 6200, 3 * 256});
+  }
+}
+
+// So deep that what a GPU keeps of x in shared memory is replaced many times. Rows of the weights come again
+// and again, for which the reference is computed once; for an emulated chip this would be much.
+TEST_P(Quantised, ProductsOfManyColumnsAreThoseOfTheNumbers) {
+  manual_seed(9);
+  constexpr std::int64_t some = 31, times = 200, columns = some * times, depth = 8192, most_rows = 250;
+  const Tensor weight = quantise(randn({some, depth}), format()), x = randn({most_rows, depth}).eval();
+  const auto expected =
+      matmul(x.to(DType::f64), transpose(dequantise(weight, DType::f64), 0, 1)).to_vector<double>();
+  std::vector<std::byte> bytes;
+  for (std::int64_t i = 0; i < times; ++i) {
+    const auto again = weight.to_bytes();
+    bytes.insert(bytes.end(), again.begin(), again.end());
+  }
+  const Tensor repeated = from_blocks(bytes, {columns, depth}, format());
+  for (const Device device : tested_devices()) {
+    if (device.kind == DeviceKind::rocm && brief()) continue;
+    for (const std::int64_t rows : {std::int64_t{61}, std::int64_t{127}, most_rows}) {
+      const auto got = linear(on(narrow(x, 0, 0, rows), device), on(repeated, device)).to_vector<float>();
+      const double tolerance = rounding_of(rows, device) * std::sqrt(static_cast<double>(depth));
+      for (std::int64_t r = 0; r < rows; ++r)
+        for (std::int64_t c = 0; c < columns; ++c)
+          ASSERT_NEAR(got[static_cast<std::size_t>(r * columns + c)],
+                      expected[static_cast<std::size_t>(r * some + c % some)], tolerance)
+              << to_string(device) << ", row " << r << " of " << rows << ", column " << c;
+    }
   }
 }
 

@@ -42,7 +42,7 @@ std::string HalvedProduct::halve_text(std::string_view place, bool early) const 
       "scales,\n"
       "    u32 rows, u32 depth, u32 to_rows, u32 to_depth) {{\n{3}"
       "  halve_rows(x, row_stride, k_stride, rows, depth, out, to_rows, to_depth, scales,\n"
-      "             [](u32 k) {{ return {2}; }});\n}}\n",
+      "             {2}{{}});\n}}\n",
       halving_threads, storage_type(product_.a.dtype), place, early ? "  after_previous();\n" : "");
 }
 

@@ -18,7 +18,7 @@ class HalvedProduct : public BlockProduct {
   Halved halve(const KernelArguments& arguments) const;
   std::size_t halved_bytes() const;  // of scratch memory
 
-  // The kernel `halve_activations`, which puts element k of a row at `place`, an expression of k.
+  // The kernel `halve_activations`, which puts element k of a row where `place`, a type, says.
   // `early`: whether the kernels of its text call after_previous().
   std::string halve_text(std::string_view place, bool early) const;
   // What gets results of x as it is there.

@@ -113,7 +113,7 @@ class GroupRowsKernel final : public HalvedProduct {
 
   std::string text() const {
     const std::string_view format = dtype_name(format_);
-    return kernel_text(halve_text(fmt::format("place_in_chunk<quantised::{}>(k)", format), false) +
+    return kernel_text(halve_text(fmt::format("InChunks<quantised::{}>", format), false) +
                            fmt::format("KERNEL_OF({}, {}){} void multiply_blocks(Blocks blocks, const "
                                        "__grid_constant__ TensorMap x, "
                                        "const f32* scales, GemmShape shape{}) {{\n"

@@ -60,7 +60,7 @@ class TiledRowsKernel : public HalvedProduct {
   }
 
   // The last thing a constructor does. x is to have `rows` rows of `depth` elements in scratch memory, those
-  // of a row at `place`, an expression of k. `multiply` is what a block does with `blocks`, and
+  // of a row where `place`, a type, says. `multiply` is what a block does with `blocks`, and
   // after_previous() with x and `finish`.
   void compile(std::int64_t rows, std::int64_t depth, unsigned block_threads, std::string_view header,
                std::string_view place, std::string_view multiply) {
@@ -107,7 +107,7 @@ class StripRowsKernel final : public TiledRowsKernel {
     split({static_cast<unsigned>((chunks + each - 1) / each), each * chunk});
     const std::string_view format = dtype_name(format_);
     compile(shape_.row_tiles * rows, chunks * chunk, static_cast<unsigned>(waves * device.wave_size()),
-            "quantised_strips.h", fmt::format("place_in_chunk<quantised::{}>(k)", format),
+            "quantised_strips.h", fmt::format("InChunks<quantised::{}>", format),
             fmt::format("  using Tile = StripTile<quantised::{}, {}, {}>;\n"
                         "  bring_near<Tile>(shape, blocks);\n  after_previous();\n"
                         "  multiply_strips<Tile>(shape, blocks, x, finish);\n",
@@ -159,7 +159,7 @@ class ManyRowsKernel final : public TiledRowsKernel {
     const auto compute_units = static_cast<std::uint64_t>(device.compute_units());
     if (shape_.rows <= 64 || choose(true) < compute_units) choose(false);
     split(split_depth(tile.depth, tiles(), shape_.depth, device.compute_units()));
-    compile(shape_.rows, shape_.depth, static_cast<unsigned>(tile.threads), "quantised.h", "k",
+    compile(shape_.rows, shape_.depth, static_cast<unsigned>(tile.threads), "quantised.h", "InOrder",
             fmt::format("  after_previous();\n"
                         "  const auto source_a = [&](u64, i64 end) {{\n"
                         "    return gemm::Matrix<f16>{{x, shape.a_row, 1, shape.rows, end}};\n  }};\n"

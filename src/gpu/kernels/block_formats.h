@@ -397,6 +397,84 @@ struct Halves {
   u32 pair[8];
 };
 
+// A run's scale, twice, and the number of q's middle, twice, where a format has such an offset.
+struct HalfScales {
+  u32 scale, middle;
+};
+
+// Formats of which no q stands for 0 are given by the number of q's middle.
+template <class Format>
+constexpr bool has_middle = Format::has_offset&& Format::zero == 0;
+// What is taken from q before it is scaled.
+template <class Format>
+DEVICE constexpr u32 half_zero() {
+  if constexpr (has_middle<Format>) return Format::middle;
+  return Format::has_offset ? Format::zero : 128;  // signed bytes lie 128 higher
+}
+
+// Scale and offset are rounded to f16 before they are applied, the offset as that of q's middle: what is near
+// zero keeps small errors.
+template <class Format>
+DEVICE HalfScales half_scales_of(const Scales& scales) {
+  HalfScales halves{f16_pair(scales.scale, scales.scale), 0};
+  if constexpr (has_middle<Format>) {
+    const f32 middle = fmaf((f32)Format::middle, scales.scale, -scales.offset);
+    halves.middle = f16_pair(middle, middle);
+  }
+  return halves;
+}
+
+// (value & mask) | more. Both constants would not fit into one instruction; the compiler would take two
+// rather than keep one of them in a register.
+DEVICE u32 and_or(u32 value, u32 mask, u32 more) {
+#ifdef HEARTH_AMD
+  return (value & mask) | more;
+#else
+  u32 result;
+  asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(result) : "r"(value), "r"(mask), "r"(more));
+  return result;
+#endif
+}
+
+// One of the two f16 of a word, twice.
+DEVICE u32 low_twice(u32 pair) {
+#ifdef HEARTH_AMD
+  return __builtin_amdgcn_perm(pair, pair, 0x01000100u);
+#else
+  return __byte_perm(pair, pair, 0x1010);
+#endif
+}
+DEVICE u32 high_twice(u32 pair) {
+#ifdef HEARTH_AMD
+  return __builtin_amdgcn_perm(pair, pair, 0x03020302u);
+#else
+  return __byte_perm(pair, pair, 0x3232);
+#endif
+}
+
+template <class Format>
+DEVICE HalfScales half_scales(const typename Format::Pair& pair, int half) {
+  if constexpr (same_type<Format, q4_k> || same_type<Format, q5_k>) {
+    // In f16 throughout: a byte behind 0x64 is the number 1024 + byte, and here it is 63 at most.
+    const u32 bytes = sub_scale_bytes(pair.head, pair.sub) >> 8 * half;
+    const u32 both =
+        multiply_add_f16_pairs(and_or(bytes, 0x00ff00ffu, 0x64006400u), 0xbc003c00u, 0x6400e400u);
+    const u32 scale = low_twice(both), minus_offset = high_twice(both);
+    const u32 d = low_twice(pair.head.element[0]), dmin = high_twice(pair.head.element[0]);
+    constexpr u32 middle = Format::middle == 8 ? 0x48004800u : 0x4c004c00u;  // as f16
+    return {multiply_f16_pairs(scale, d), multiply_add_f16_pairs(multiply_f16_pairs(scale, middle), d,
+                                                                 multiply_f16_pairs(minus_offset, dmin))};
+  }
+  return half_scales_of<Format>(Format::scales(pair, half));
+}
+
+// The numbers of two q, given as q - half_zero.
+template <class Format>
+DEVICE u32 scaled_halves(u32 q, const HalfScales& scales) {
+  return has_middle<Format> ? multiply_add_f16_pairs(q, scales.scale, scales.middle)
+                            : multiply_f16_pairs(q, scales.scale);
+}
+
 // Two bytes of a word, from number FIRST on, as the numbers 1024 + byte in f16.
 template <int FIRST>
 DEVICE u32 above_1024(u32 bytes) {
@@ -407,28 +485,53 @@ DEVICE u32 above_1024(u32 bytes) {
 #endif
 }
 
-// What number() gives, without a conversion per element. Scale and offset are rounded to f16 before they are
-// applied, the offset as that of q's middle: what is near zero keeps small errors.
+// What number() gives, without a conversion per element.
 template <class Format>
-DEVICE Halves halves_of(const RunWords& words, const Scales& scales) {
-  constexpr bool has_sign = !Format::has_offset, shifts = Format::has_offset && Format::zero == 0;
-  u32 zero = has_sign ? 128 : Format::zero;  // signed bytes lie 128 higher
-  if constexpr (shifts) zero = Format::middle;
-  const u32 minus_zero = (0xe400u + zero) * 0x00010001u;  // -1024 - zero
-  const u32 scale = f16_pair(scales.scale, scales.scale);
-  u32 offset = 0;
-  if constexpr (shifts) {
-    const f32 of_middle = fmaf((f32)Format::middle, scales.scale, -scales.offset);
-    offset = f16_pair(of_middle, of_middle);
-  }
+DEVICE Halves halves_of(const RunWords& words, const HalfScales& scales) {
+  constexpr u32 minus_zero = (0xe400u + half_zero<Format>()) * 0x00010001u;  // -1024 - zero
   Halves halves;
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
-    const u32 bytes = has_sign ? words.q[i / 2] ^ 0x80808080u : words.q[i / 2];
+    const u32 bytes = Format::has_offset ? words.q[i / 2] : words.q[i / 2] ^ 0x80808080u;
     const u32 q = add_f16_pairs(i % 2 == 0 ? above_1024<0>(bytes) : above_1024<2>(bytes), minus_zero);
-    halves.pair[i] = shifts ? multiply_add_f16_pairs(q, scale, offset) : multiply_f16_pairs(q, scale);
+    halves.pair[i] = scaled_halves<Format>(q, scales);
   }
   return halves;
+}
+
+// ---- runs as f16 in an order of their own ----
+
+// Where the order of K is free, formats whose q are halves of bytes need fewer instructions with bytes 0 and
+// 2 of a word side by side, then 1 and 3.
+template <class Format>
+constexpr bool crossed = same_type<Format, q4_0> || same_type<Format, q4_1> || same_type<Format, q4_k>;
+
+// Where element k of a run lies.
+template <class Format>
+DEVICE u32 crossed_place(u32 k) {
+  return crossed<Format> ? (k & ~3u) + k % 2 * 2 + k / 2 % 2 : k;
+}
+
+template <class Format>
+DEVICE Halves crossed_halves(const typename Format::Pair& pair, int half) {
+  const HalfScales scales = half_scales<Format>(pair, half);
+  if constexpr (crossed<Format>) {
+    // Behind 0x64 the lower half of a byte is 1024 + q, the upper one 1024 + 16 q.
+    constexpr u32 zero = half_zero<Format>();
+    constexpr u32 minus_zero = (0xe400u + zero) * 0x00010001u, sixteenth = 0x2c002c00u;
+    constexpr u32 minus_64_zero = (0xd400u + zero * 16) * 0x00010001u;  // -64 - zero
+    Halves halves;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const u32 bytes = pair.q.element[i / 2] >> i % 2 * 8;
+      const u32 q = half == 0 ? add_f16_pairs(and_or(bytes, 0x000f000fu, 0x64006400u), minus_zero)
+                              : multiply_add_f16_pairs(and_or(bytes, 0x00f000f0u, 0x64006400u), sixteenth,
+                                                       minus_64_zero);
+      halves.pair[i] = scaled_halves<Format>(q, scales);
+    }
+    return halves;
+  }
+  return halves_of<Format>(Format::words(pair, half), scales);
 }
 
 }  // namespace quantised

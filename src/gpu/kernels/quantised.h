@@ -419,9 +419,16 @@ DEVICE void multiply_few(const Work& work, const Prepare& prepare, Finish finish
 
 // ---- products with many rows ----
 
+// Where element k of a row lies.
+struct InOrder {
+  static constexpr int apart = 1;
+  DEVICE u32 operator()(u32 k) const { return k; }
+};
+
 // Rows of x as f16, each multiplied with a power of two that keeps it in range; a block per row. Results are
 // filled up with zeros to `to_rows` rows of `to_depth` elements, and `place` says where in a row element k
-// lies, with its neighbour behind it where k is even. Sizes are multiples of four.
+// lies. Of four neighbours two and two lie side by side: the first and the one `Place::apart` behind it, and
+// the others. Sizes are multiples of four.
 template <class T, class Place>
 DEVICE void halve_rows(const T* x, i64 row_stride, i64 k_stride, u32 rows, u32 depth, f16* out, u32 to_rows,
                        u32 to_depth, f32* scales, Place place) {
@@ -463,9 +470,10 @@ DEVICE void halve_rows(const T* x, i64 row_stride, i64 k_stride, u32 rows, u32 d
     const auto put = [&](u32 k, const Quad& quad) {
       const bool there = k < length && finite;
 #pragma unroll
-      for (int e = 0; e < 4; e += 2) {
+      for (int i = 0; i < 2; ++i) {
+        const int e = i * (3 - Place::apart);
         const f32 a = there ? (f32)load(quad.element[e]) * by : 0.0f;
-        const f32 b = there ? (f32)load(quad.element[e + 1]) * by : 0.0f;
+        const f32 b = there ? (f32)load(quad.element[e + Place::apart]) * by : 0.0f;
         *reinterpret_cast<u32*>(out + (u64)row * to_depth + place(k + e)) = f16_pair(a, b);
       }
     };
@@ -495,7 +503,7 @@ struct Weights {
     if (!row.there || k >= depth) return {};
     const u32 at = (u32)k;
     const Run run = run_of<Format>(blocks, row.block + at / Format::elements, at % Format::elements / 16);
-    return bit_cast<Words<f16, N>>(halves_of<Format>(run.words, run.scales));
+    return bit_cast<Words<f16, N>>(halves_of<Format>(run.words, half_scales_of<Format>(run.scales)));
   }
 };
 

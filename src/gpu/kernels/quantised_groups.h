@@ -55,7 +55,7 @@ struct GroupTile {
   static DEVICE void make_operands(u32 (&a)[16], const Held& held, int half) {
 #pragma unroll
     for (int l = 0; l < 2; ++l) {
-      const Halves run = halves_of<Format>(Format::words(held.of[l], half), Format::scales(held.of[l], half));
+      const Halves run = crossed_halves<Format>(held.of[l], half);
 #pragma unroll
       for (int i = 0; i < 8; ++i) a[i / 2 * 4 + i % 2 * 2 + l] = run.pair[i];
     }
@@ -141,6 +141,8 @@ DEVICE void multiply_groups(const GemmShape& shape, const Blocks& blocks, const 
   f32 sums[Tile::rows / 2];
 #pragma unroll
   for (int i = 0; i < Tile::rows / 2; ++i) sums[i] = 0;
+  // Else the compiler may write them between products, and lets each wait for the one before.
+  warpgroup::settle(sums);
   u32 even[16], odd[16];
   const auto multiply = [&](u32(&a)[16], int panel) {
     warpgroup::settle(a);

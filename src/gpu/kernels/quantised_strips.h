@@ -15,13 +15,16 @@ namespace quantised {
 constexpr u32 chunk = 128, chunk_pairs = 4;
 
 template <class Format>
-DEVICE u32 place_in_chunk(u32 k) {
-  constexpr u32 strip = mma::strip_lanes;
-  const RunPlace place = place_of<Format>(k / 16);
-  const u32 pair = place.pair % chunk_pairs;
-  return k / chunk * chunk + (place.half * chunk_pairs + pair / strip * strip) * 16 +
-         mma::strip_place(pair % strip * 16 + k % 16);
-}
+struct InChunks {
+  static constexpr int apart = crossed<Format> ? 2 : 1;
+  DEVICE u32 operator()(u32 k) const {
+    constexpr u32 strip = mma::strip_lanes;
+    const RunPlace place = place_of<Format>(k / 16);
+    const u32 pair = place.pair % chunk_pairs;
+    return k / chunk * chunk + (place.half * chunk_pairs + pair / strip * strip) * 16 +
+           mma::strip_place(pair % strip * 16 + crossed_place<Format>(k % 16));
+  }
+};
 
 template <class FORMAT, int ROWS, int WAVES>
 struct StripTile {
@@ -75,8 +78,7 @@ struct StripTile {
       for (int j = 0; j < across; ++j)
 #pragma unroll
         for (int l = 0; l < mma::strip_lines; ++l)
-          right.of[half][j].line[l] = bit_cast<mma::StripRun>(
-              halves_of<Format>(Format::words(held[j][l], half), Format::scales(held[j][l], half)));
+          right.of[half][j].line[l] = bit_cast<mma::StripRun>(crossed_halves<Format>(held[j][l], half));
     return right;
   }
 
