@@ -1,6 +1,8 @@
 # The commands a user or a contributor types. Everything is built by CMake; see CMakePresets.json.
 JOBS ?= $(shell nproc)
 .DEFAULT_GOAL := build
+# Some tests end their process on purpose, and leave what they had in the folder for temporary files: it goes away.
+CTEST = folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && TMPDIR="$$folder" ctest --output-on-failure -j $(JOBS)
 .PHONY: setup configure build run emu test test-python test-asan test-tsan bench lint format clean
 
 setup:
@@ -25,7 +27,7 @@ run: build  ## the main job, with the models that ship: a story, and a Sudoku so
 
 test: configure  ## all tests
 	@cmake --build build -j $(JOBS)
-	@ctest --test-dir build --output-on-failure -j $(JOBS)
+	@$(CTEST) --test-dir build
 	@scripts/test_python.sh build
 
 test-python: configure  ## the wheel in a fresh virtual environment, with the tests of python/tests
@@ -35,12 +37,12 @@ test-python: configure  ## the wheel in a fresh virtual environment, with the te
 test-asan: setup  ## all tests but the slow ones under AddressSanitizer and UndefinedBehaviorSanitizer
 	@cmake --preset asan -DCMAKE_MESSAGE_LOG_LEVEL=WARNING
 	@cmake --build build-asan -j $(JOBS)
-	@ctest --test-dir build-asan --output-on-failure -j $(JOBS) -LE slow
+	@$(CTEST) --test-dir build-asan -LE slow
 
 test-tsan: setup  ## the concurrent tests under ThreadSanitizer
 	@cmake --preset tsan -DCMAKE_MESSAGE_LOG_LEVEL=WARNING
 	@cmake --build build-tsan -j $(JOBS) --target concurrency_tests
-	@ctest --test-dir build-tsan --output-on-failure -j $(JOBS) -L concurrency
+	@$(CTEST) --test-dir build-tsan -L concurrency
 
 bench: configure  ## timings, as ratios to peers in the same run; writes build/bench.json and build/bench-emu.json
 	@cmake --build build -j $(JOBS) --target hearth-bench hipemu-bench

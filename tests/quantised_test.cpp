@@ -196,11 +196,9 @@ TEST_P(Quantised, ProductsOfManyColumnsAreThoseOfTheNumbers) {
   const Tensor weight = quantise(randn({some, depth}), format()), x = randn({most_rows, depth}).eval();
   const auto expected =
       matmul(x.to(DType::f64), transpose(dequantise(weight, DType::f64), 0, 1)).to_vector<double>();
+  const auto rows_once = weight.to_bytes();
   std::vector<std::byte> bytes;
-  for (std::int64_t i = 0; i < times; ++i) {
-    const auto again = weight.to_bytes();
-    bytes.insert(bytes.end(), again.begin(), again.end());
-  }
+  for (std::int64_t i = 0; i < times; ++i) bytes.insert(bytes.end(), rows_once.begin(), rows_once.end());
   const Tensor repeated = from_blocks(bytes, {columns, depth}, format());
   for (const Device device : tested_devices()) {
     if (device.kind == DeviceKind::rocm && brief()) continue;

@@ -436,19 +436,13 @@ DEVICE u32 and_or(u32 value, u32 mask, u32 more) {
 #endif
 }
 
-// One of the two f16 of a word, twice.
-DEVICE u32 low_twice(u32 pair) {
+// The lower (0) or upper (1) of the two f16 of a word, twice.
+template <int HALF>
+DEVICE u32 twice(u32 pair) {
 #ifdef HEARTH_AMD
-  return __builtin_amdgcn_perm(pair, pair, 0x01000100u);
+  return __builtin_amdgcn_perm(pair, pair, 0x01000100u + HALF * 0x02020202u);
 #else
-  return __byte_perm(pair, pair, 0x1010);
-#endif
-}
-DEVICE u32 high_twice(u32 pair) {
-#ifdef HEARTH_AMD
-  return __builtin_amdgcn_perm(pair, pair, 0x03020302u);
-#else
-  return __byte_perm(pair, pair, 0x3232);
+  return __byte_perm(pair, pair, 0x1010u + HALF * 0x2222u);
 #endif
 }
 
@@ -459,8 +453,8 @@ DEVICE HalfScales half_scales(const typename Format::Pair& pair, int half) {
     const u32 bytes = sub_scale_bytes(pair.head, pair.sub) >> 8 * half;
     const u32 both =
         multiply_add_f16_pairs(and_or(bytes, 0x00ff00ffu, 0x64006400u), 0xbc003c00u, 0x6400e400u);
-    const u32 scale = low_twice(both), minus_offset = high_twice(both);
-    const u32 d = low_twice(pair.head.element[0]), dmin = high_twice(pair.head.element[0]);
+    const u32 scale = twice<0>(both), minus_offset = twice<1>(both);
+    const u32 d = twice<0>(pair.head.element[0]), dmin = twice<1>(pair.head.element[0]);
     constexpr u32 middle = Format::middle == 8 ? 0x48004800u : 0x4c004c00u;  // as f16
     return {multiply_f16_pairs(scale, d), multiply_add_f16_pairs(multiply_f16_pairs(scale, middle), d,
                                                                  multiply_f16_pairs(minus_offset, dmin))};
