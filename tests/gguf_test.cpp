@@ -341,6 +341,23 @@ TEST(Gguf, TensorsOutliveTheFile) {
   expect_golden(x, DType::f64, {3, 5, 2});
 }
 
+TEST(Gguf, WhatIsForgottenIsReadAgain) {
+  TemporaryFolder folder;
+  const std::vector<float> numbers(100'000, 3.5f);
+  {
+    GgufWriter writer(folder / "f", {}, {{"x", DType::f32, {100'000}}, {"y", DType::f32, {1}}});
+    writer.write(tensor<float>(numbers));
+    writer.write(tensor<float>({7.0f}));
+    writer.commit();
+  }
+  const GgufFile file(folder / "f");
+  const Tensor x = file.tensor("x");
+  EXPECT_EQ(x.to_vector<float>(), numbers);
+  for (const char* name : {"x", "y"}) file.forget(name);
+  EXPECT_EQ(x.to_vector<float>(), numbers);
+  EXPECT_EQ(file.tensor("y").to_vector<float>(), std::vector<float>{7});
+}
+
 // ---- messages
 
 // A file by hand: one metadata entry, one tensor.

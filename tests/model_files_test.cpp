@@ -529,5 +529,34 @@ TEST(RandomModels, HaveTheShapeAskedFor) {
   expect_error<ValueError>([] { find_known_shape("x"); }, {"no shape is called x; there are llama-3.2-1b"});
 }
 
+// What is repacked, and projections that have become one matrix by that, differ by the rounding of x.
+TEST(RandomModels, RepackedWeightsAnswerAsTheOthers) {
+  const KnownShape& shape = find_known_shape("tiny");
+  for (const DType type : {DType::q4_0, DType::q4_k, DType::q8_0})
+    for (const bool tied : {false, true}) {
+      std::vector<float> scores[2];
+      for (const bool repack : {false, true}) {
+        manual_seed(11);
+        const Model model = make_random_model(shape.config, {.type = type, .tied = tied},
+                                              {.device = Device{}, .context = 64, .repack = repack});
+        Session session(model);
+        for (const std::vector<TokenId>& tokens :
+             {std::vector<TokenId>{1, 2, 3, 4, 5, 6, 7, 8, 9}, {10}, {11, 12, 13}}) {
+          const auto some = session.feed(tokens);
+          scores[repack].insert(scores[repack].end(), some.begin(), some.end());
+        }
+      }
+      double difference = 0, size = 0;
+      for (std::size_t i = 0; i < scores[0].size(); ++i) {
+        difference += std::pow(scores[1][i] - scores[0][i], 2);
+        size += std::pow(scores[0][i], 2);
+      }
+      EXPECT_LT(difference, 1e-3 * size) << dtype_name(type) << tied;
+      if (type == DType::q8_0) {
+        EXPECT_EQ(scores[0], scores[1]);
+      }
+    }
+}
+
 }  // namespace
 }  // namespace hearth::llm

@@ -68,6 +68,8 @@ class GgufFile {
   std::span<const std::byte> bytes(std::string_view name) const;
   // Uses the mapped file and keeps it.
   Tensor tensor(std::string_view name) const;
+  // Gives the memory back that a tensor's bytes take; they are read from the file again when they are needed.
+  void forget(std::string_view name) const;
 
  private:
   struct State;

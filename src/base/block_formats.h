@@ -83,6 +83,19 @@ struct MXFP4 {  // the same
   std::uint8_t q[16];
 };
 
+// Repacked: the same block of four rows. Bytes come in vectors of 16, four neighbours of each row, so that an
+// instruction multiplies neighbours of four rows with those of x.
+struct Q4_0x4 {  // q[j][4 r + i]: byte 4 j + i of row r
+  std::uint16_t d[4];
+  std::uint8_t q[4][16];
+};
+struct Q4_Kx4 {  // q[s][j][4 r + i], of sub-block s: element 4 j + i in its low half, 16 + 4 j + i in its
+                 // high
+  std::uint16_t d[4], dmin[4];
+  std::uint8_t scale[8][4], offset[8][4];
+  std::uint8_t q[8][4][16];
+};
+
 // What the sixteen numbers of formats with a table stand for. Those of iq4_nl lie closer around zero; those
 // of mxfp4 are twice the numbers of OCP's E2M1, and 2 ^ (e - 128) is half its scale.
 constexpr std::int8_t iq4_nl_numbers[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
@@ -113,6 +126,8 @@ constexpr float mxfp4_scale(std::uint8_t e) {  // the lowest two are not normal 
 #define HEARTH_CHECK_SIZE(dtype, Block) static_assert(sizeof(Block) == block_bytes(DType::dtype));
 HEARTH_BLOCK_FORMATS(HEARTH_CHECK_SIZE)
 #undef HEARTH_CHECK_SIZE
+static_assert(sizeof(Q4_0x4) == 4 * block_bytes(DType::q4_0x4));
+static_assert(sizeof(Q4_Kx4) == 4 * block_bytes(DType::q4_kx4));
 
 // Encodes `count` blocks, on the calling thread. Throws ValueError if a value is not finite or a scale is
 // beyond f16. `importance` has a number for each value, not negative: how much its squared error counts where

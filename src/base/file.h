@@ -33,6 +33,9 @@ class MappedFile {
   std::size_t size_ = 0;
 };
 
+// Gives memory of a mapped file back to the system, which reads the file again where somebody asks again.
+void forget_mapped(std::span<const std::byte> bytes);
+
 // The whole file. Also reads what cannot be mapped, such as pipes.
 std::vector<std::byte> read_file(const std::filesystem::path& path);
 std::string read_text_file(const std::filesystem::path& path);

@@ -66,6 +66,10 @@ void add_model_options(CLI::App& command, ModelOptions& options) {
   command.add_option("--cache-type,--cache", options.cache, "Type of keys and values: f16, bf16, f32, q8_0")
       ->check(CLI::IsMember({"f16", "bf16", "f32", "q8_0"}))
       ->capture_default_str();
+  command.add_flag(
+      "--repack,!--no-repack", options.load.repack,
+      "On a CPU, copy weights in q4_0 and q4_k into an order that generates faster (default), or "
+      "use them where the file is mapped");
 }
 
 void add_language_model_options(CLI::App& command, LanguageModelOptions& options) {

@@ -18,6 +18,7 @@
 #include "base/thread_pool.h"
 #include "cpu/isa.h"
 #include "cpu/kernels.h"
+#include "cpu/repack.h"
 #include "device/memory_pool.h"
 #include "hearth/error.h"
 
@@ -117,6 +118,11 @@ class CpuBackend final : public Backend {
   }
   void copy_from_host(Buffer& target, std::size_t offset, const void* host, std::size_t bytes) override {
     if (bytes) std::memcpy(static_cast<char*>(target.data) + offset, host, bytes);
+  }
+  DType repacked_format(DType format) const override { return cpu::repacked_format(format); }
+  void repack(Buffer& target, std::size_t offset, DType format, const void* host, std::int64_t rows,
+              std::int64_t depth) override {
+    cpu::repack(format, host, static_cast<char*>(target.data) + offset, rows, depth);
   }
   bool host_accessible() const override { return true; }
 

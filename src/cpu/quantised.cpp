@@ -15,6 +15,8 @@
 #include "cpu/kernels.h"
 #include "cpu/multiply_blocks.h"
 #include "cpu/quantised_kernels.h"
+#include "cpu/repack.h"
+#include "cpu/repacked_kernels.h"
 #include "cpu/scratch.h"
 #include "cpu/strided_copy.h"
 #include "cpu/tile_product_kernels.h"
@@ -24,6 +26,7 @@ namespace hearth::cpu {
 namespace {
 
 std::size_t format_index(DType dtype) { return static_cast<std::size_t>(dtype) - dtype_count; }
+std::size_t repacked_index(DType dtype) { return format_index(dtype) - block_format_count; }
 
 const char* row_at(const void* weights, DType format, std::int64_t element) {
   return static_cast<const char*>(weights) + storage_bytes(format, element);
@@ -48,13 +51,22 @@ class FloatStore {
   TileFunction convert_;
 };
 
-// `count` elements from `element` on, whole blocks, written at number `at` of the output.
 class Dequantiser {
  public:
-  Dequantiser(DType format, DType to)
-      : format_(format), dequantise_(quantised_kernels().dequantise[format_index(format)]), store_(to) {}
+  // The elements that are numbers only together: blocks, or rows of repacked weights.
+  static std::int64_t unit(const Layout& weights) {
+    return is_repacked(weights.dtype) ? weights.shape.back() : block_elements(weights.dtype);
+  }
+
+  Dequantiser(const Layout& weights, DType to)
+      : format_(weights.dtype), row_(weights.shape.back()), store_(to) {
+    if (!is_repacked(format_)) dequantise_ = quantised_kernels().dequantise[format_index(format_)];
+  }
+
+  // `count` elements from `element` on, whole units, written at number `at` of the output.
   void operator()(const void* weights, std::int64_t element, std::int64_t count, void* out,
                   std::int64_t at) const {
+    if (is_repacked(format_)) return rows(weights, element, count, out, at);
     if (store_.plain())
       return dequantise_(row_at(weights, format_, element), static_cast<float*>(out) + at, count);
     constexpr std::int64_t tile = 1024;
@@ -67,8 +79,20 @@ class Dequantiser {
   }
 
  private:
+  void rows(const void* weights, std::int64_t element, std::int64_t count, void* out, std::int64_t at) const {
+    const auto dequantise = repacked_kernels().dequantise[repacked_index(format_)];
+    const Scratch numbers(store_.plain() ? 0 : row_);
+    for (const std::int64_t end = element + count; element < end; element += row_, at += row_) {
+      const std::int64_t row = element / row_;
+      float* const to = store_.plain() ? static_cast<float*>(out) + at : numbers.data();
+      dequantise(row_at(weights, format_, (row - row % 4) * row_), static_cast<int>(row % 4), to, row_);
+      if (!store_.plain()) store_(to, out, at, row_);
+    }
+  }
+
   DType format_;
-  void (*dequantise_)(const void*, float*, std::int64_t);
+  std::int64_t row_;
+  void (*dequantise_)(const void*, float*, std::int64_t) = nullptr;
   FloatStore store_;
 };
 
@@ -81,20 +105,20 @@ std::unique_ptr<Kernel> make_copy(const Step& step) {
 }
 
 std::unique_ptr<Kernel> make_dequantise(const Step& step) {
-  const DType format = step.inputs[0].dtype;
-  const Dequantiser dequantise(format, step.outputs[0].dtype);
-  const std::int64_t block = block_elements(format), count = element_count(step.outputs[0].shape) / block;
+  const Dequantiser dequantise(step.inputs[0], step.outputs[0].dtype);
+  const std::int64_t unit = std::max<std::int64_t>(1, Dequantiser::unit(step.inputs[0]));
+  const std::int64_t count = element_count(step.outputs[0].shape) / unit;
   return kernel([=](const KernelArguments& arguments) {
-    parallel_for(count, copy_grain / block, [&](std::int64_t begin, std::int64_t end) {
-      dequantise(arguments.inputs[0], begin * block, (end - begin) * block, arguments.outputs[0],
-                 begin * block);
+    const std::int64_t grain = std::max<std::int64_t>(1, copy_grain / unit);
+    parallel_for(count, grain, [&](std::int64_t begin, std::int64_t end) {
+      dequantise(arguments.inputs[0], begin * unit, (end - begin) * unit, arguments.outputs[0], begin * unit);
     });
   });
 }
 
 std::unique_ptr<Kernel> make_take(const Step& step) {
   const Layout &weight = step.inputs[0], &indices = step.inputs[1];
-  const Dequantiser dequantise(weight.dtype, step.outputs[0].dtype);
+  const Dequantiser dequantise(weight, step.outputs[0].dtype);
   const StridedLoop loop = collapse(indices.shape, {indices.strides, contiguous_strides(indices.shape)});
   const std::int64_t rows = weight.shape[0], length = weight.shape[1];
   return kernel([=](const KernelArguments& arguments) {
@@ -150,6 +174,8 @@ class BlockProduct {
       std::fill(out, out + rows_ * columns_, 0.0f);
     else if (rows_ <= few && !is_quantised(format_))
       multiply_halves(x, weights, out);
+    else if (rows_ <= few && is_repacked(format_))
+      multiply_repacked(x, weights, out);
     else if (rows_ <= few)
       multiply_rounded(x, weights, out);
     else if (tiles_.rows > 0 && is_quantised(format_))
@@ -180,6 +206,25 @@ class BlockProduct {
         });
   }
 
+  void multiply_repacked(const float* x, const void* weights, float* out) const {
+    const RepackedKernels& kernels = repacked_kernels();
+    const std::size_t index = repacked_index(format_);
+    const std::int64_t row_bytes = depth_ * kernels.rounded_bytes[index] / 256;
+    const Scratch memory(rows_ * row_bytes / static_cast<std::int64_t>(sizeof(float)));
+    char* const rounded = reinterpret_cast<char*>(memory.data());
+    const std::int64_t grain = std::max<std::int64_t>(1, 16384 / depth_);
+    parallel_for(rows_, grain, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t r = begin; r < end; ++r)
+        kernels.round[index](x + r * depth_, rounded + r * row_bytes, depth_);
+    });
+    const auto with = [&](RepackedKernels::MultiplyRows multiply_rows) {
+      return [&, multiply_rows](const char* some, std::int64_t columns, std::int64_t r, float* to) {
+        multiply_rows(some, columns / 4, rounded + r * row_bytes, to, columns_, depth_);
+      };
+    };
+    multiply_few(weights, out, with(kernels.multiply_row[index]), with(kernels.multiply_four_rows[index]));
+  }
+
   void multiply_halves(const float* x, const void* weights, float* out) const {
     const auto index = static_cast<std::size_t>(format_) - static_cast<std::size_t>(DType::f16);
     const auto multiply_row = half_product_kernels().multiply_row[index],
@@ -198,11 +243,12 @@ class BlockProduct {
   // from the given one on.
   template <typename One, typename Four>
   void multiply_few(const void* weights, float* out, const One& one, const Four& four) const {
-    const std::int64_t grain = std::max<std::int64_t>(1, 32768 / depth_);
+    const std::int64_t unit = is_repacked(format_) ? 4 : 1;  // columns that cannot be parted
+    const std::int64_t grain = std::max<std::int64_t>(1, 32768 / depth_ / unit);
     const std::int64_t together = rows_ == 1 ? columns_ : 4;  // columns whose weights stay in the cache
-    parallel_for(columns_, grain, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t first = begin; first < end; first += together) {
-        const std::int64_t columns = std::min(together, end - first);
+    parallel_for(columns_ / unit, grain, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t first = begin * unit; first < end * unit; first += together) {
+        const std::int64_t columns = std::min(together, end * unit - first);
         const char* some = row_at(weights, format_, first * depth_);
         std::int64_t r = 0;
         for (; r + 4 <= rows_; r += 4) four(some, columns, r, out + r * columns_ + first);
@@ -250,8 +296,8 @@ class BlockProduct {
           char* tile = column_tile;
           for (std::int64_t column = first; column < last;
                column += tiles_.columns, tile += column_tile_bytes)
-            arrange(row_at(weights, format_, column * depth_ + piece * 32), storage_bytes(format_, depth_),
-                    std::min(tiles_.columns, last - column), count, tile);
+            arrange(row_at(weights, format_, column * depth_) + piece_offset(piece),
+                    storage_bytes(format_, depth_), std::min(tiles_.columns, last - column), count, tile);
           for (std::int64_t r = 0; r < row_tiles; ++r) {
             const char* from = row_tile + r * row_tile_bytes + piece * tiles_.row_piece_bytes;
             const std::int64_t height = std::min(tiles_.rows, rows - r * tiles_.rows);
@@ -275,6 +321,11 @@ class BlockProduct {
           }
         }
     });
+  }
+
+  // Bytes from the beginning of a row, or of four that lie together, to a piece.
+  std::int64_t piece_offset(std::int64_t piece) const {
+    return storage_bytes(format_, piece * 32) * (is_repacked(format_) ? 4 : 1);
   }
 
   // Rows of weights become numbers a panel at a time, small enough to stay in a cache. BLAS arranges x anew
@@ -328,6 +379,22 @@ std::unique_ptr<Kernel> make_product(const Step& step) {
 void multiply_blocks(DType format, const float* x, const void* weights, float* out, std::int64_t rows,
                      std::int64_t columns, std::int64_t depth) {
   BlockProduct(format, rows, columns, depth).multiply(x, weights, out);
+}
+
+DType repacked_format(DType format) {
+  if (!repacked_kernels().there) return format;
+  return format == DType::q4_0 ? DType::q4_0x4 : format == DType::q4_k ? DType::q4_kx4 : format;
+}
+
+void repack(DType format, const void* blocks, void* target, std::int64_t rows, std::int64_t depth) {
+  const DType to = repacked_format(format);
+  const auto repack_four = repacked_kernels().repack[repacked_index(to)];
+  const std::int64_t grain = std::max<std::int64_t>(1, copy_grain / std::max<std::int64_t>(1, 4 * depth));
+  parallel_for(rows / 4, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t quad = begin; quad < end; ++quad)
+      repack_four(row_at(blocks, format, quad * 4 * depth), storage_bytes(format, depth),
+                  static_cast<char*>(target) + storage_bytes(to, quad * 4 * depth), depth);
+  });
 }
 
 std::unique_ptr<Kernel> make_quantised(const Step& step) {

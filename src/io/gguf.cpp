@@ -159,6 +159,8 @@ Tensor GgufFile::tensor(std::string_view name) const {
                         state_->bytes(found), state_->parts[found.part].file.owner});
 }
 
+void GgufFile::forget(std::string_view name) const { forget_mapped(bytes(name)); }
+
 template <typename T>
 std::optional<T> GgufFile::get(std::string_view key) const {
   return value_of<T>(state_->metadata, key, path());

@@ -174,6 +174,7 @@ ModelFile open_gguf_model(const std::filesystem::path& path) {
       file, find_architecture(file.require<std::string>("general.architecture"), FileKind::gguf, path));
   model.chat_template = file.get<std::string>("tokenizer.chat_template").value_or("");
   model.contains = [file](const std::string& name) { return file.contains(name); };
+  model.forget = [file](const std::string& name) { file.forget(name); };
   model.tensor = [file](const std::string& name) {
     const Tensor tensor = file.tensor(name);
     // Files have the gate of the shared expert as a vector, or as a matrix of one row.

@@ -64,7 +64,10 @@ std::string advice_for(const MemoryPlan& plan, const LoadOptions& options, const
 }  // namespace
 
 MemoryPlan plan_memory(const std::filesystem::path& path, const LoadOptions& options) {
-  const ModelFile file = open_model(path);
+  return plan_memory(open_model(path), options);
+}
+
+MemoryPlan plan_memory(const ModelFile& file, const LoadOptions& options) {
   MemoryPlan plan;
   const FileSize size = file.size();
   plan.weights = size.bytes;

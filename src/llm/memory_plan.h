@@ -6,6 +6,7 @@
 #include <string>
 
 #include "hearth/llm.h"
+#include "llm/weights.h"
 
 namespace hearth::llm {
 
@@ -21,5 +22,6 @@ struct MemoryPlan {
 
 // Reads the beginnings of files. Throws as Model::load().
 MemoryPlan plan_memory(const std::filesystem::path& path, const LoadOptions& options);
+MemoryPlan plan_memory(const ModelFile& file, const LoadOptions& options);
 
 }  // namespace hearth::llm

@@ -8,6 +8,7 @@
 #include "hearth/error.h"
 #include "hearth/grad.h"
 #include "hearth/ops.h"
+#include "llm/memory_plan.h"
 #include "llm/refuse.h"
 #include "tensor/key_value_cache.h"
 #include "tensor/variable.h"
@@ -121,7 +122,10 @@ Model make_model(const ModelFile& file, const LoadOptions& options) {
   state->device = options.device;
   state->context = context_of(file.config, options);
   const DeviceScope here(options.device);
-  state->weights = load_weights(file, options.device, state->context, options.progress);
+  // What does not fit the memory had better stay in the file, from where it can be read again.
+  const bool repack = options.repack && options.device.kind == DeviceKind::cpu &&
+                      (!file.size || plan_memory(file, options).fits());
+  state->weights = load_weights(file, options.device, state->context, repack, options.progress);
   const Totals totals = totals_of(state->weights);
   state->weight_bytes = totals.bytes;
   state->parameters = totals.elements;

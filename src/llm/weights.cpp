@@ -4,10 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "hearth/eval.h"
 #include "hearth/ops.h"
 #include "llm/refuse.h"
+#include "tensor/repacked.h"
 #include "tensor/variable.h"
 
 namespace hearth::llm {
@@ -15,24 +17,26 @@ namespace {
 
 class Loader {
  public:
-  Loader(const ModelFile& file, Device device, std::int64_t context,
+  Loader(const ModelFile& file, Device device, std::int64_t context, bool repack,
          const std::function<void(double)>& progress)
-      : file_(file), device_(device), context_(context), progress_(progress) {}
+      : file_(file), device_(device), context_(context), repack_(repack), progress_(progress) {}
 
   Weights run() {
     const ModelConfig& c = file_.config;
     Weights weights;
-    weights.embedding = matrix("token_embd.weight", {c.vocabulary, c.width});
+    // Without an output matrix of its own, the embedding serves as one.
+    const bool tied = !file_.contains("output.weight");
+    weights.embedding = tied ? matrix("token_embd.weight", {c.vocabulary, c.width})
+                             : as_in_file("token_embd.weight", {c.vocabulary, c.width});
     for (std::int64_t i = 0; i < c.layers; ++i) {
       weights.layers.push_back(layer(fmt::format("blk.{}.", i)));
       if (progress_) progress_(static_cast<double>(i + 1) / static_cast<double>(c.layers));
     }
     weights.norm = vector("output_norm.weight", c.width);
-    // Without an output matrix of its own, the embedding serves as one.
-    if (file_.contains("output.weight"))
-      weights.output = projection("output", c.vocabulary, c.width);
-    else
+    if (tied)
       weights.output = {weights.embedding, {}, {"token_embd.weight"}, {}};
+    else
+      weights.output = projection("output", c.vocabulary, c.width);
     weights.rope = rotation(c.rope);
     if (!c.local_rope.frequencies.empty()) weights.local_rope = rotation(c.local_rope);
     return weights;
@@ -119,10 +123,11 @@ class Loader {
     std::string name;
     std::int64_t rows;
   };
-  // Projections of the same thing as one. A GPU gains by fewer and larger products; the CPU reads weights
-  // where the file has them. None where the parts differ in type.
+  // Projections of the same thing as one: fewer and larger products are faster. None where the parts differ
+  // in type, or where the CPU reads weights where the file has them.
   std::optional<Projection> stacked(const std::vector<Part>& parts, std::int64_t columns) {
-    if (device_.kind == DeviceKind::cpu) return std::nullopt;
+    const bool on_cpu = device_.kind == DeviceKind::cpu;
+    if (on_cpu && !repack_) return std::nullopt;
     std::vector<Tensor> weights, biases;
     std::int64_t rows = 0;
     Projection result;
@@ -133,21 +138,37 @@ class Loader {
       rows += part.rows;
     }
     const DType dtype = weights[0].dtype();
+    const auto keep_apart = [&] {
+      for (std::size_t i = 0; i < parts.size(); ++i) loaded_.emplace(result.names[i], weights[i]);
+      return std::nullopt;
+    };
     if (std::any_of(weights.begin(), weights.end(), [&](const Tensor& t) { return t.dtype() != dtype; }) ||
         (!biases.empty() && biases.size() != parts.size()))
-      return std::nullopt;
-    std::vector<std::byte> bytes;
-    bytes.reserve(static_cast<std::size_t>(storage_bytes(dtype, rows * columns)));
-    for (const Tensor& weight : weights) {
-      const std::vector<std::byte> some = weight.to_bytes();
-      bytes.insert(bytes.end(), some.begin(), some.end());
+      return keep_apart();
+    if (on_cpu) {
+      auto weight = repacked(weights, {rows, columns});
+      if (!weight) return keep_apart();
+      result.weight = std::move(*weight);
+      for (const std::string& name : result.names) forget(name);
+    } else {
+      std::vector<std::byte> bytes;
+      bytes.reserve(static_cast<std::size_t>(storage_bytes(dtype, rows * columns)));
+      for (const Tensor& weight : weights) {
+        const std::vector<std::byte> some = weight.to_bytes();
+        bytes.insert(bytes.end(), some.begin(), some.end());
+      }
+      result.weight = from_host(bytes, {rows, columns}, dtype, device_);
     }
-    result.weight = from_host(bytes, {rows, columns}, dtype, device_);
     if (!biases.empty()) result.bias = concat(biases, 0).eval();
     return result;
   }
 
+  void forget(const std::string& name) {
+    if (file_.forget) file_.forget(name);
+  }
+
   Tensor checked(const std::string& name, const Shape& expected) {
+    if (const auto found = loaded_.extract(name)) return found.mapped();
     if (!file_.contains(name)) refuse(file_.path, fmt::format("there is no tensor {}", name));
     Tensor tensor = file_.tensor(name);
     if (!(tensor.shape() == expected))
@@ -158,8 +179,18 @@ class Loader {
   Tensor vector(const std::string& name, std::int64_t size) {
     return checked(name, {size}).to(DType::f32).to(device_).eval();
   }
+  // To be multiplied with.
   Tensor matrix(const std::string& name, const Shape& shape) {
-    Tensor tensor = checked(name, shape);
+    const Tensor tensor = checked(name, shape);
+    if (repack_)
+      if (const auto better = repacked({&tensor, 1}, shape)) {
+        forget(name);
+        return *better;
+      }
+    return placed(tensor);
+  }
+  Tensor as_in_file(const std::string& name, const Shape& shape) { return placed(checked(name, shape)); }
+  Tensor placed(Tensor tensor) {
     if (tensor.dtype() == DType::f64) tensor = tensor.to(DType::f32);
     return tensor.to(device_).eval();
   }
@@ -167,14 +198,16 @@ class Loader {
   const ModelFile& file_;
   const Device device_;
   const std::int64_t context_;
+  const bool repack_;                     // the device is the CPU
+  std::map<std::string, Tensor> loaded_;  // and not used yet
   const std::function<void(double)>& progress_;
 };
 
 }  // namespace
 
-Weights load_weights(const ModelFile& file, Device device, std::int64_t context,
+Weights load_weights(const ModelFile& file, Device device, std::int64_t context, bool repack,
                      const std::function<void(double)>& progress) {
-  return Loader(file, device, context, progress).run();
+  return Loader(file, device, context, repack, progress).run();
 }
 
 ModelFile open_model(const std::filesystem::path& path) {

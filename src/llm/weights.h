@@ -65,6 +65,7 @@ struct ModelFile {
   ModelConfig config;
   std::function<bool(const std::string&)> contains;
   std::function<Tensor(const std::string&)> tensor;  // in host memory
+  std::function<void(const std::string&)> forget;    // what a tensor takes of that; may be empty
   std::function<std::optional<Tokenizer>()> tokenizer;
   std::string chat_template;  // empty: none
   std::function<FileSize()> size;
@@ -78,8 +79,9 @@ ModelFile open_gguf_model(const std::filesystem::path& path);
 ModelFile open_folder_model(const std::filesystem::path& path);
 
 // All weights on a device, with the shapes that the configuration demands, for sequences of up to `context`
-// tokens. Throws FormatError for one that is missing or of another shape.
-Weights load_weights(const ModelFile& file, Device device, std::int64_t context,
+// tokens; on a CPU repacked, where asked for and of use. Throws FormatError for one that is missing or of
+// another shape.
+Weights load_weights(const ModelFile& file, Device device, std::int64_t context, bool repack,
                      const std::function<void(double)>& progress);
 
 }  // namespace hearth::llm

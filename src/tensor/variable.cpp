@@ -82,6 +82,9 @@ Tensor make_value(const Shape& shape, DType dtype, Storage storage, Device devic
 
 Tensor from_host(std::span<const std::byte> bytes, const Shape& shape, DType dtype, Device device) {
   Backend& owner = backend(device);
+  if (is_repacked(dtype))
+    throw DTypeError(
+        fmt::format("[from_host] {} stays where it was made: no file has it", dtype_name(dtype)));
   Storage storage{owner.allocate(bytes.size(), MemoryPurpose::loaded), 0, contiguous_strides(shape)};
   if (is_quantised(dtype))
     owner.store_blocks(*storage.buffer, dtype, bytes.data(), bytes.size());

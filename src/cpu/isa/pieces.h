@@ -132,16 +132,23 @@ HEARTH_INLINE Piece unpack(const Q3_K& block, int piece) {
 }
 
 // Of Q4_K and Q5_K.
+struct SubNumbers {
+  int scale, offset;
+};
+template <typename Block>
+HEARTH_INLINE SubNumbers sub_numbers(const Block& block, int i) {
+  const std::uint8_t* bytes = block.scale;
+  return {i < 4 ? bytes[i] & 63 : (bytes[i + 4] & 15) | bytes[i - 4] >> 6 << 4,
+          i < 4 ? bytes[i + 4] & 63 : bytes[i + 4] >> 4 | bytes[i] >> 6 << 4};
+}
 struct SubScale {
   float scale, offset;
 };
 template <typename Block>
 HEARTH_INLINE SubScale sub_scale(const Block& block, int i) {
-  const std::uint8_t* bytes = block.scale;
-  const int scale = i < 4 ? bytes[i] & 63 : (bytes[i + 4] & 15) | bytes[i - 4] >> 6 << 4;
-  const int offset = i < 4 ? bytes[i + 4] & 63 : bytes[i + 4] >> 4 | bytes[i] >> 6 << 4;
-  return {half_value(block.d) * static_cast<float>(scale),
-          half_value(block.dmin) * static_cast<float>(offset)};
+  const SubNumbers numbers = sub_numbers(block, i);
+  return {half_value(block.d) * static_cast<float>(numbers.scale),
+          half_value(block.dmin) * static_cast<float>(numbers.offset)};
 }
 HEARTH_INLINE Piece unpack(const Q4_K& block, int piece) {
   const std::uint8_t* q = block.q + piece / 2 * 32;
@@ -182,12 +189,28 @@ HEARTH_INLINE Piece unpack(const MXFP4& block, int) {
   return from_table(mxfp4_numbers, block.q, mxfp4_scale(block.e));
 }
 
+// Of row 0 to 3 of four.
+HEARTH_INLINE u8x16 row_bytes(const std::uint8_t (&q)[4][16], int row) {
+  u8x16 result;
+  for (int j = 0; j < 4; ++j) std::memcpy(reinterpret_cast<char*>(&result) + 4 * j, q[j] + 4 * row, 4);
+  return result;
+}
+HEARTH_INLINE Piece unpack(const Q4_0x4& block, int, int row) {
+  const u8x16 q = row_bytes(block.q, row);
+  return with_zero(q & 15, q >> 4, half_value(block.d[row]), 8);
+}
+HEARTH_INLINE Piece unpack(const Q4_Kx4& block, int piece, int row) {
+  const u8x16 q = row_bytes(block.q[piece], row);
+  return with_offset(q & 15, q >> 4, half_value(block.d[row]) * static_cast<float>(block.scale[piece][row]),
+                     half_value(block.dmin[row]) * static_cast<float>(block.offset[piece][row]));
+}
+
 template <typename Block>
-constexpr int pieces = sizeof(Block) > 64 ? 8 : 1;  // in a block
+constexpr int pieces = sizeof(Block) > 80 ? 8 : 1;  // in a block, or in each row of one
 template <typename Block>
 constexpr bool has_offset =
     std::is_same_v<Block, Q4_1> || std::is_same_v<Block, Q5_1> || std::is_same_v<Block, Q2_K> ||
-    std::is_same_v<Block, Q4_K> || std::is_same_v<Block, Q5_K>;
+    std::is_same_v<Block, Q4_K> || std::is_same_v<Block, Q5_K> || std::is_same_v<Block, Q4_Kx4>;
 template <typename Block>
 constexpr bool has_two_scales =
     std::is_same_v<Block, Q2_K> || std::is_same_v<Block, Q3_K> || std::is_same_v<Block, Q6_K>;

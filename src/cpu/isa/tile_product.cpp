@@ -101,6 +101,21 @@ void arrange_rows(RoundedRows x, std::int64_t count, std::int64_t pieces, void* 
   }
 }
 
+template <int PARTS, bool OFFSETS>
+HEARTH_INLINE void arrange(const Piece& piece, int column, ColumnPiece<PARTS, OFFSETS>& to) {
+  for (int half = 0; half < 2; ++half) {
+    const i8x16 q = piece.q[half] + static_cast<std::int8_t>(unsigned_zero);
+    arrange(q, to.q, column, tile_columns, 16 * half);
+  }
+  for (int part = 0; part < PARTS; ++part)
+    for (int copy = 0; copy < copies; ++copy) {
+      to.factors[part][column_copy(column, copy)] = piece.scale[part];
+      if constexpr (OFFSETS)
+        to.factors[PARTS + part][column_copy(column, copy)] =
+            piece.offset[part] + piece.scale[part] * unsigned_zero;
+    }
+}
+
 template <typename Block>
 void arrange_columns(const void* weights, std::int64_t stride, std::int64_t count, std::int64_t pieces_count,
                      void* tile) {
@@ -111,23 +126,23 @@ void arrange_columns(const void* weights, std::int64_t stride, std::int64_t coun
   for (int column = 0; column < count; ++column) {
     const auto* block = reinterpret_cast<const Block*>(static_cast<const char*>(weights) + column * stride);
     for (std::int64_t b = 0; b < pieces_count / inside; ++b)
-      for (int i = 0; i < inside; ++i) {
-        const Piece piece = unpack(block[b], i);
-        Target& to = tiles[b * inside + i];
-        for (int half = 0; half < 2; ++half) {
-          const i8x16 q = piece.q[half] + static_cast<std::int8_t>(unsigned_zero);
-          arrange(q, to.q, column, tile_columns, 16 * half);
-        }
-        for (int part = 0; part < parts<Block>; ++part)
-          for (int copy = 0; copy < copies; ++copy) {
-            to.factors[part][column_copy(column, copy)] = piece.scale[part];
-            if constexpr (offsets<Block>)
-              to.factors[parts<Block> + part][column_copy(column, copy)] =
-                  piece.offset[part] + piece.scale[part] * unsigned_zero;
-          }
-      }
+      for (int i = 0; i < inside; ++i) arrange(unpack(block[b], i), column, tiles[b * inside + i]);
   }
 }
+
+#if defined(__ARM_FEATURE_DOTPROD)
+static_assert(tile_columns == 4);
+template <typename Quad>
+void arrange_quads(const void* weights, std::int64_t, std::int64_t, std::int64_t pieces_count, void* tile) {
+  constexpr int inside = pieces<Quad>;
+  const auto* quad = static_cast<const Quad*>(weights);
+  auto* const tiles = static_cast<ColumnPiece<parts<Quad>, offsets<Quad>>*>(tile);
+  for (std::int64_t b = 0; b < pieces_count / inside; ++b)
+    for (int i = 0; i < inside; ++i)
+      for (int column = 0; column < tile_columns; ++column)
+        arrange(unpack(quad[b], i, column), column, tiles[b * inside + i]);
+}
+#endif
 #endif
 
 #if defined(__ARM_FEATURE_MATMUL_INT8)
@@ -256,13 +271,20 @@ void multiply(const void* row_tile, const void* column_tile, std::int64_t pieces
 #if defined(HEARTH_TILES)
 #define HEARTH_ARRANGE(dtype, Block) arrange_columns<blocks::Block>,
 #define HEARTH_MULTIPLY(dtype, Block) multiply<parts<blocks::Block>, offsets<blocks::Block>>,
-extern const TileProductKernels tile_product_kernels_table = {tile_rows,
-                                                              tile_columns,
-                                                              sizeof(RowPiece),
-                                                              sizeof(ColumnPiece<2, true>),
-                                                              arrange_rows,
-                                                              {HEARTH_BLOCK_FORMATS(HEARTH_ARRANGE)},
-                                                              {HEARTH_BLOCK_FORMATS(HEARTH_MULTIPLY)}};
+#if defined(__ARM_FEATURE_DOTPROD)
+#define HEARTH_REPACKED(FORMAT) FORMAT(q4_0x4, Q4_0x4) FORMAT(q4_kx4, Q4_Kx4)
+#define HEARTH_ARRANGE_QUADS(dtype, Quad) arrange_quads<blocks::Quad>,
+#else
+#define HEARTH_REPACKED(FORMAT)
+#endif
+extern const TileProductKernels tile_product_kernels_table = {
+    tile_rows,
+    tile_columns,
+    sizeof(RowPiece),
+    sizeof(ColumnPiece<2, true>),
+    arrange_rows,
+    {HEARTH_BLOCK_FORMATS(HEARTH_ARRANGE) HEARTH_REPACKED(HEARTH_ARRANGE_QUADS)},
+    {HEARTH_BLOCK_FORMATS(HEARTH_MULTIPLY) HEARTH_REPACKED(HEARTH_MULTIPLY)}};
 #else
 extern const TileProductKernels tile_product_kernels_table = {};
 #endif
