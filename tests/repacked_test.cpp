@@ -44,7 +44,9 @@ class Repacked : public ::testing::TestWithParam<DType> {
     if (variants().empty()) GTEST_SKIP() << "this machine multiplies with weights as files have them";
   }
   static DType format() { return GetParam(); }
-  static DType target() { return format() == DType::q4_0 ? DType::q4_0x4 : DType::q4_kx4; }
+  static DType target() {
+    return format() == DType::q4_0 ? DType::q4_0x4 : format() == DType::q8_0 ? DType::q8_0x4 : DType::q4_kx4;
+  }
   static std::size_t index() {
     return static_cast<std::size_t>(target()) - static_cast<std::size_t>(DType::q4_0x4);
   }
@@ -60,7 +62,7 @@ class Repacked : public ::testing::TestWithParam<DType> {
     return quantise(tensor<float>(random_numbers(element_count(shape), seed), shape), format());
   }
 };
-INSTANTIATE_TEST_SUITE_P(Formats, Repacked, ::testing::Values(DType::q4_0, DType::q4_k),
+INSTANTIATE_TEST_SUITE_P(Formats, Repacked, ::testing::Values(DType::q4_0, DType::q8_0, DType::q4_k),
                          [](const auto& one) { return std::string(dtype_name(one.param)); });
 
 // Memory aligned as scratch memory is.
@@ -82,11 +84,11 @@ struct Fours {
         depth(weights.size(1)),
         bytes(static_cast<std::size_t>(storage_bytes(target, weights.numel()))) {
     const std::vector<std::byte> blocks = weights.to_bytes();
-    const auto from = static_cast<std::int64_t>(blocks.size()) / rows,
-               to = static_cast<std::int64_t>(bytes.size()) / rows;
+    const auto stride = static_cast<std::int64_t>(blocks.size()) / rows;
     for (std::int64_t row = 0; row < rows; row += 4)
-      kernels.repack[index](blocks.data() + row * from, from, bytes.data() + row * to, depth);
+      kernels.repack[index](blocks.data() + row * stride, stride, matrix(), row / 4);
   }
+  cpu::RepackedMatrix matrix() const { return {const_cast<std::byte*>(bytes.data()), rows / 4, depth}; }
 
   std::vector<float> multiply(const std::vector<float>& x, std::int64_t count) const {
     const std::int64_t row_bytes = depth * kernels.rounded_bytes[index] / 256;
@@ -96,7 +98,7 @@ struct Fours {
     const std::int64_t stride = rows + 3;
     std::vector<float> out(static_cast<std::size_t>(count * stride), 0.5f), dense;
     (count == 4 ? kernels.multiply_four_rows : kernels.multiply_row)[index](
-        bytes.data(), rows / 4, rounded.data(), out.data(), stride, depth);
+        matrix(), 0, rows / 4, rounded.data(), out.data(), stride);
     for (std::int64_t r = 0; r < count; ++r)
       for (std::int64_t c = 0; c < stride; ++c) {
         const float value = out[static_cast<std::size_t>(r * stride + c)];
@@ -110,7 +112,7 @@ struct Fours {
 };
 
 TEST_P(Repacked, RowsAreTheSameNumbers) {
-  for (const std::int64_t blocks : {1, 3, 8}) {
+  for (const std::int64_t blocks : {1, 3, 8, 70}) {  // more than a panel
     const std::int64_t depth = blocks * block_elements(format());
     const Tensor weights = random_weights({8, depth}, 1);
     const std::vector<float> expected = dequantise(weights).to_vector<float>();
@@ -118,8 +120,7 @@ TEST_P(Repacked, RowsAreTheSameNumbers) {
       const Fours fours(*variant.kernels, index(), weights, target());
       std::vector<float> row(static_cast<std::size_t>(depth));
       for (std::int64_t r = 0; r < 8; ++r) {
-        variant.kernels->dequantise[index()](fours.bytes.data() + r / 4 * (fours.bytes.size() / 2),
-                                             static_cast<int>(r % 4), row.data(), depth);
+        variant.kernels->dequantise[index()](fours.matrix(), r, row.data());
         for (std::int64_t k = 0; k < depth; ++k)
           ASSERT_EQ(row[static_cast<std::size_t>(k)], expected[static_cast<std::size_t>(r * depth + k)])
               << variant.name << " " << r << " " << k;
@@ -159,7 +160,7 @@ TEST_P(Repacked, EachElementMeetsItsWeight) {
 
 // What rounding x costs: each element errs by up to half a step, independently of the others.
 TEST_P(Repacked, ProductsErrByTheRoundingOfX) {
-  for (const std::int64_t blocks : {1, 2, 5, 32})
+  for (const std::int64_t blocks : {1, 2, 5, 32, 67})
     for (const std::int64_t rows : {4, 8, 12, 20, 28}) {
       const std::int64_t depth = blocks * block_elements(format());
       const Tensor weights = random_weights({rows, depth}, 3);
@@ -224,8 +225,7 @@ TEST_P(Repacked, TinyAndHugeNumbersKeepTheirSize) {
 // ---- tensors
 
 TEST_P(Repacked, TensorsAnswerAsBefore) {
-  for (const std::int64_t rows : {4, 36, 132}) {
-    const std::int64_t depth = 3 * block_elements(format());
+  for (const auto& [rows, depth] : {std::pair<std::int64_t, std::int64_t>{4, 768}, {36, 2560}, {132, 4096}}) {
     const Tensor weights = random_weights({rows, depth}, 9);
     const auto fours = repacked({&weights, 1}, weights.shape());
     ASSERT_TRUE(fours);
@@ -250,10 +250,11 @@ TEST_P(Repacked, TensorsAnswerAsBefore) {
 }
 
 TEST_P(Repacked, ExpertsAnswerAsBefore) {
-  const std::int64_t depth = block_elements(format());
+  const std::int64_t depth = 2304;
   const Tensor weights = random_weights({3, 8, depth}, 11);
   const auto fours = repacked({&weights, 1}, weights.shape());
   ASSERT_TRUE(fours);
+  EXPECT_EQ(dequantise(*fours).to_vector<float>(), dequantise(weights).to_vector<float>());
   const Tensor x = tensor<float>(random_numbers(5 * depth, 12), {5, 1, depth}),
                chosen = tensor<std::int64_t>({0, 2, 1, 1, 2, 0, 2, 2, 0, 1}, {5, 2});
   const std::vector<float> found = expert_matmul(x, *fours, chosen).to_vector<float>(),
@@ -264,7 +265,7 @@ TEST_P(Repacked, ExpertsAnswerAsBefore) {
 }
 
 TEST_P(Repacked, PartsLieOneBelowTheOther) {
-  const std::int64_t depth = block_elements(format());
+  const std::int64_t depth = 2304;
   const std::vector<Tensor> parts = {random_weights({8, depth}, 13), random_weights({4, depth}, 14)};
   const auto fours = repacked(parts, {12, depth});
   ASSERT_TRUE(fours);
@@ -279,7 +280,7 @@ TEST_P(Repacked, WhatHasNoFoursStaysAsItIs) {
   const std::int64_t depth = block_elements(format());
   const Tensor six = random_weights({6, depth}, 15), four = random_weights({4, depth}, 16);
   EXPECT_FALSE(repacked({&six, 1}, six.shape()));
-  const Tensor numbers = dequantise(four), other = quantise(numbers, DType::q8_0);
+  const Tensor numbers = dequantise(four), other = quantise(numbers, DType::q4_1);
   EXPECT_FALSE(repacked({&numbers, 1}, numbers.shape()));
   EXPECT_FALSE(repacked({&other, 1}, other.shape()));
   const std::vector<Tensor> mixed = {four, other};

@@ -84,15 +84,21 @@ struct MXFP4 {  // the same
 };
 
 // Repacked: the same block of four rows. Bytes come in vectors of 16, four neighbours of each row, so that an
-// instruction multiplies neighbours of four rows with those of x.
+// instruction multiplies neighbours of four rows with those of x. The blocks of a matrix lie in panels of up
+// to 2048 columns, all rows of one before the next (cpu/repacked_kernels.h).
 struct Q4_0x4 {  // q[j][4 r + i]: byte 4 j + i of row r
   std::uint16_t d[4];
   std::uint8_t q[4][16];
 };
+struct Q8_0x4 {  // q[j][4 r + i]: element 4 j + i of row r
+  std::uint16_t d[4];
+  std::int8_t q[8][16];
+};
 struct Q4_Kx4 {  // q[s][j][4 r + i], of sub-block s: element 4 j + i in its low half, 16 + 4 j + i in its
                  // high
   std::uint16_t d[4], dmin[4];
-  std::uint8_t scale[8][4], offset[8][4];
+  std::uint8_t scale[8][4];      // [s][r]
+  std::uint8_t offset[2][4][4];  // [s / 4][r][s % 4]
   std::uint8_t q[8][4][16];
 };
 
@@ -127,6 +133,7 @@ constexpr float mxfp4_scale(std::uint8_t e) {  // the lowest two are not normal 
 HEARTH_BLOCK_FORMATS(HEARTH_CHECK_SIZE)
 #undef HEARTH_CHECK_SIZE
 static_assert(sizeof(Q4_0x4) == 4 * block_bytes(DType::q4_0x4));
+static_assert(sizeof(Q8_0x4) == 4 * block_bytes(DType::q8_0x4));
 static_assert(sizeof(Q4_Kx4) == 4 * block_bytes(DType::q4_kx4));
 
 // Encodes `count` blocks, on the calling thread. Throws ValueError if a value is not finite or a scale is

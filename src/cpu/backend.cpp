@@ -120,9 +120,9 @@ class CpuBackend final : public Backend {
     if (bytes) std::memcpy(static_cast<char*>(target.data) + offset, host, bytes);
   }
   DType repacked_format(DType format) const override { return cpu::repacked_format(format); }
-  void repack(Buffer& target, std::size_t offset, DType format, const void* host, std::int64_t rows,
-              std::int64_t depth) override {
-    cpu::repack(format, host, static_cast<char*>(target.data) + offset, rows, depth);
+  void repack(DType format, const void* host, std::int64_t rows, Buffer& target, std::size_t offset,
+              std::int64_t first_row, std::int64_t all_rows, std::int64_t depth) override {
+    cpu::repack(format, host, rows, static_cast<char*>(target.data) + offset, first_row, all_rows, depth);
   }
   bool host_accessible() const override { return true; }
 

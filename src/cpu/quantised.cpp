@@ -32,6 +32,10 @@ const char* row_at(const void* weights, DType format, std::int64_t element) {
   return static_cast<const char*>(weights) + storage_bytes(format, element);
 }
 
+RepackedMatrix repacked_matrix(const void* weights, std::int64_t rows, std::int64_t depth) {
+  return {const_cast<void*>(weights), rows / 4, depth};
+}
+
 // Numbers of a floating dtype from f32.
 class FloatStore {
  public:
@@ -59,7 +63,10 @@ class Dequantiser {
   }
 
   Dequantiser(const Layout& weights, DType to)
-      : format_(weights.dtype), row_(weights.shape.back()), store_(to) {
+      : format_(weights.dtype),
+        rows_(weights.shape.size() < 2 ? 1 : weights.shape[weights.shape.size() - 2]),
+        row_(weights.shape.back()),
+        store_(to) {
     if (!is_repacked(format_)) dequantise_ = quantised_kernels().dequantise[format_index(format_)];
   }
 
@@ -85,13 +92,14 @@ class Dequantiser {
     for (const std::int64_t end = element + count; element < end; element += row_, at += row_) {
       const std::int64_t row = element / row_;
       float* const to = store_.plain() ? static_cast<float*>(out) + at : numbers.data();
-      dequantise(row_at(weights, format_, (row - row % 4) * row_), static_cast<int>(row % 4), to, row_);
+      dequantise(repacked_matrix(row_at(weights, format_, row / rows_ * rows_ * row_), rows_, row_),
+                 row % rows_, to);
       if (!store_.plain()) store_(to, out, at, row_);
     }
   }
 
   DType format_;
-  std::int64_t row_;
+  std::int64_t rows_, row_;
   void (*dequantise_)(const void*, float*, std::int64_t) = nullptr;
   FloatStore store_;
 };
@@ -197,12 +205,14 @@ class BlockProduct {
     const auto multiply_row = kernels_.multiply_row[format_index(format_)],
                multiply_four_rows = kernels_.multiply_four_rows[format_index(format_)];
     multiply_few(
-        weights, out,
-        [&](const char* some, std::int64_t columns, std::int64_t r, float* to) {
-          multiply_row(some, columns, memory.rows(r), to, columns_, depth_);
+        out,
+        [&](std::int64_t first, std::int64_t columns, std::int64_t r, float* to) {
+          multiply_row(row_at(weights, format_, first * depth_), columns, memory.rows(r), to, columns_,
+                       depth_);
         },
-        [&](const char* some, std::int64_t columns, std::int64_t r, float* to) {
-          multiply_four_rows(some, columns, memory.rows(r), to, columns_, depth_);
+        [&](std::int64_t first, std::int64_t columns, std::int64_t r, float* to) {
+          multiply_four_rows(row_at(weights, format_, first * depth_), columns, memory.rows(r), to, columns_,
+                             depth_);
         });
   }
 
@@ -217,12 +227,13 @@ class BlockProduct {
       for (std::int64_t r = begin; r < end; ++r)
         kernels.round[index](x + r * depth_, rounded + r * row_bytes, depth_);
     });
+    const RepackedMatrix matrix = repacked_matrix(weights, columns_, depth_);
     const auto with = [&](RepackedKernels::MultiplyRows multiply_rows) {
-      return [&, multiply_rows](const char* some, std::int64_t columns, std::int64_t r, float* to) {
-        multiply_rows(some, columns / 4, rounded + r * row_bytes, to, columns_, depth_);
+      return [&, multiply_rows](std::int64_t first, std::int64_t columns, std::int64_t r, float* to) {
+        multiply_rows(matrix, first / 4, columns / 4, rounded + r * row_bytes, to, columns_);
       };
     };
-    multiply_few(weights, out, with(kernels.multiply_row[index]), with(kernels.multiply_four_rows[index]));
+    multiply_few(out, with(kernels.multiply_row[index]), with(kernels.multiply_four_rows[index]));
   }
 
   void multiply_halves(const float* x, const void* weights, float* out) const {
@@ -230,29 +241,33 @@ class BlockProduct {
     const auto multiply_row = half_product_kernels().multiply_row[index],
                multiply_four_rows = half_product_kernels().multiply_four_rows[index];
     multiply_few(
-        weights, out,
-        [&](const char* some, std::int64_t columns, std::int64_t r, float* to) {
-          multiply_row(some, columns, x + r * depth_, to, columns_, depth_);
+        out,
+        [&](std::int64_t first, std::int64_t columns, std::int64_t r, float* to) {
+          multiply_row(row_at(weights, format_, first * depth_), columns, x + r * depth_, to, columns_,
+                       depth_);
         },
-        [&](const char* some, std::int64_t columns, std::int64_t r, float* to) {
-          multiply_four_rows(some, columns, x + r * depth_, to, columns_, depth_);
+        [&](std::int64_t first, std::int64_t columns, std::int64_t r, float* to) {
+          multiply_four_rows(row_at(weights, format_, first * depth_), columns, x + r * depth_, to, columns_,
+                             depth_);
         });
   }
 
   // Rows of weights meet all rows of x while they are in the cache. `one` and `four` multiply so many rows,
-  // from the given one on.
+  // from the given one on, with the columns from `first` on.
   template <typename One, typename Four>
-  void multiply_few(const void* weights, float* out, const One& one, const Four& four) const {
+  void multiply_few(float* out, const One& one, const Four& four) const {
     const std::int64_t unit = is_repacked(format_) ? 4 : 1;  // columns that cannot be parted
-    const std::int64_t grain = std::max<std::int64_t>(1, 32768 / depth_ / unit);
+    // Where rows lie in panels, every range begins as many runs anew as it has panels.
+    const std::int64_t ranges = is_repacked(format_) ? 2 * thread_count() : columns_;
+    const std::int64_t grain =
+        std::max<std::int64_t>({1, 32768 / depth_ / unit, (columns_ / unit + ranges - 1) / ranges});
     const std::int64_t together = rows_ == 1 ? columns_ : 4;  // columns whose weights stay in the cache
     parallel_for(columns_ / unit, grain, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t first = begin * unit; first < end * unit; first += together) {
         const std::int64_t columns = std::min(together, end * unit - first);
-        const char* some = row_at(weights, format_, first * depth_);
         std::int64_t r = 0;
-        for (; r + 4 <= rows_; r += 4) four(some, columns, r, out + r * columns_ + first);
-        for (; r < rows_; ++r) one(some, columns, r, out + r * columns_ + first);
+        for (; r + 4 <= rows_; r += 4) four(first, columns, r, out + r * columns_ + first);
+        for (; r < rows_; ++r) one(first, columns, r, out + r * columns_ + first);
       }
     });
   }
@@ -282,6 +297,7 @@ class BlockProduct {
     const auto multiply = tiles_.multiply[format_index(format_)];
     // A panel is some tiles of columns by some pieces, small enough for the cache next to the core.
     constexpr std::int64_t most_pieces = 64;
+    static_assert(most_pieces * 32 == repacked_panel);
     const std::int64_t wide = columns_ / (4 * thread_count()) / tiles_.columns;
     const std::int64_t panel_tiles = std::clamp<std::int64_t>(wide, 1, 64 / tiles_.columns);
     const std::int64_t panel = panel_tiles * tiles_.columns;
@@ -296,8 +312,8 @@ class BlockProduct {
           char* tile = column_tile;
           for (std::int64_t column = first; column < last;
                column += tiles_.columns, tile += column_tile_bytes)
-            arrange(row_at(weights, format_, column * depth_) + piece_offset(piece),
-                    storage_bytes(format_, depth_), std::min(tiles_.columns, last - column), count, tile);
+            arrange(tile_at(weights, column, piece, count), storage_bytes(format_, depth_),
+                    std::min(tiles_.columns, last - column), count, tile);
           for (std::int64_t r = 0; r < row_tiles; ++r) {
             const char* from = row_tile + r * row_tile_bytes + piece * tiles_.row_piece_bytes;
             const std::int64_t height = std::min(tiles_.rows, rows - r * tiles_.rows);
@@ -323,9 +339,11 @@ class BlockProduct {
     });
   }
 
-  // Bytes from the beginning of a row, or of four that lie together, to a piece.
-  std::int64_t piece_offset(std::int64_t piece) const {
-    return storage_bytes(format_, piece * 32) * (is_repacked(format_) ? 4 : 1);
+  // Where `count` pieces of a tile of columns begin.
+  const char* tile_at(const void* weights, std::int64_t column, std::int64_t piece,
+                      std::int64_t count) const {
+    if (!is_repacked(format_)) return row_at(weights, format_, column * depth_ + piece * 32);
+    return row_at(weights, format_, columns_ * piece * 32 + column * count * 32);  // pieces: a panel
   }
 
   // Rows of weights become numbers a panel at a time, small enough to stay in a cache. BLAS arranges x anew
@@ -383,17 +401,27 @@ void multiply_blocks(DType format, const float* x, const void* weights, float* o
 
 DType repacked_format(DType format) {
   if (!repacked_kernels().there) return format;
-  return format == DType::q4_0 ? DType::q4_0x4 : format == DType::q4_k ? DType::q4_kx4 : format;
+  switch (format) {
+    case DType::q4_0:
+      return DType::q4_0x4;
+    case DType::q8_0:
+      return DType::q8_0x4;
+    case DType::q4_k:
+      return DType::q4_kx4;
+    default:
+      return format;
+  }
 }
 
-void repack(DType format, const void* blocks, void* target, std::int64_t rows, std::int64_t depth) {
-  const DType to = repacked_format(format);
-  const auto repack_four = repacked_kernels().repack[repacked_index(to)];
+void repack(DType format, const void* blocks, std::int64_t rows, void* target, std::int64_t first_row,
+            std::int64_t all_rows, std::int64_t depth) {
+  const auto repack_four = repacked_kernels().repack[repacked_index(repacked_format(format))];
+  const RepackedMatrix matrix = repacked_matrix(target, all_rows, depth);
   const std::int64_t grain = std::max<std::int64_t>(1, copy_grain / std::max<std::int64_t>(1, 4 * depth));
   parallel_for(rows / 4, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t quad = begin; quad < end; ++quad)
-      repack_four(row_at(blocks, format, quad * 4 * depth), storage_bytes(format, depth),
-                  static_cast<char*>(target) + storage_bytes(to, quad * 4 * depth), depth);
+      repack_four(row_at(blocks, format, quad * 4 * depth), storage_bytes(format, depth), matrix,
+                  first_row / 4 + quad);
   });
 }
 

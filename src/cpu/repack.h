@@ -11,8 +11,9 @@ namespace hearth::cpu {
 // them.
 DType repacked_format(DType format);
 
-// Blocks as in files, whose repacked_format() is another one, into that. `rows` is a multiple of 4; on the
-// pool's threads.
-void repack(DType format, const void* blocks, void* target, std::int64_t rows, std::int64_t depth);
+// Rows of blocks as in files, whose repacked_format() is another one, become rows from `first_row` on of a
+// matrix of `all_rows` in that. Rows come in fours; on the pool's threads.
+void repack(DType format, const void* blocks, std::int64_t rows, void* target, std::int64_t first_row,
+            std::int64_t all_rows, std::int64_t depth);
 
 }  // namespace hearth::cpu

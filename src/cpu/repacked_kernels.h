@@ -1,7 +1,9 @@
 // Vector kernels of weights whose rows lie in fours (Q4_0x4 and Q4_Kx4 in base/block_formats.h).
 //
 // An instruction multiplies neighbours of four rows with those of x, and its lanes are columns of the result:
-// nothing is added up across lanes, and scales of four columns are one vector.
+// nothing is added up across lanes, and scales of four columns are one vector. A matrix lies in panels of its
+// depth, so that the part of x that meets a panel stays in the cache next to the core: where it does not, the
+// machine fetches less of the weights ahead.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +13,29 @@
 
 namespace hearth::cpu {
 
-// Tables go by format, from DType::q4_0x4 on. `count`: elements of a row, whole blocks.
+inline constexpr std::int64_t repacked_panel = 2048;  // elements; the last may have fewer
+
+// `quads` times four rows of `depth` elements, whole blocks.
+struct RepackedMatrix {
+  void* data;
+  std::int64_t quads, depth;
+};
+
+// Tables go by format, from DType::q4_0x4 on.
 struct RepackedKernels {
   bool there;  // false: there are no instructions for it, and nothing else is set
-  // Four rows of blocks as in files, `stride` bytes apart.
-  void (*repack[repacked_format_count])(const void* blocks, std::int64_t stride, void* quads,
-                                        std::int64_t count);
-  // Row 0 to 3 of four as numbers.
-  void (*dequantise[repacked_format_count])(const void* quads, int row, float* out, std::int64_t count);
+  // Four rows of blocks as in files, `stride` bytes apart, become `quad` of a matrix.
+  void (*repack[repacked_format_count])(const void* blocks, std::int64_t stride, const RepackedMatrix& matrix,
+                                        std::int64_t quad);
+  // A row as numbers.
+  void (*dequantise[repacked_format_count])(const RepackedMatrix& matrix, std::int64_t row, float* out);
   // A row of x as the products take it, rounded to 8 bits; and how many bytes of that 256 elements become.
   void (*round[repacked_format_count])(const float* x, void* out, std::int64_t count);
   std::int64_t rounded_bytes[repacked_format_count];
-  // Products of one rounded row, or of four, with `quads` times four rows of weights: out[r * stride +
-  // column].
-  using MultiplyRows = void (*)(const void* weights, std::int64_t quads, const void* x, float* out,
-                                std::int64_t stride, std::int64_t count);
+  // Products of one rounded row, or of four, with fours [first, first + count) of a matrix: out[r * stride +
+  // column], from the first of those columns on.
+  using MultiplyRows = void (*)(const RepackedMatrix& matrix, std::int64_t first, std::int64_t count,
+                                const void* x, float* out, std::int64_t stride);
   MultiplyRows multiply_row[repacked_format_count];
   MultiplyRows multiply_four_rows[repacked_format_count];
 };

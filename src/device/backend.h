@@ -92,13 +92,14 @@ class Backend {
   virtual void load_blocks(void* host, const Buffer& source, DType, std::size_t bytes) {
     copy_to_host(host, source, 0, bytes);
   }
-  // The format in which rows of weights in a block format are multiplied fastest, four together; the same
-  // where that is as files have them. repack() makes it from the host's bytes of a file, from byte `offset`
-  // of the target on; `rows` is a multiple of 4.
+  // The format in which weights in a block format are multiplied fastest; the same where that is as files
+  // have them. repack() makes rows of it, from `first_row` on, of a matrix (all_rows, depth) at byte `offset`
+  // of the target, from the host's bytes of a file. Rows come in fours.
   virtual DType repacked_format(DType format) const { return format; }
-  virtual void repack(Buffer& target, std::size_t offset, DType format, const void* host, std::int64_t rows,
-                      std::int64_t depth) {
-    (void)target, (void)offset, (void)format, (void)host, (void)rows, (void)depth;
+  virtual void repack(DType format, const void* host, std::int64_t rows, Buffer& target, std::size_t offset,
+                      std::int64_t first_row, std::int64_t all_rows, std::int64_t depth) {
+    (void)format, (void)host, (void)rows, (void)target, (void)offset, (void)first_row, (void)all_rows,
+        (void)depth;
   }
   // True iff Buffer::data can be dereferenced by the host.
   virtual bool host_accessible() const = 0;

@@ -31,6 +31,20 @@ struct Product {
   bool adds;  // to what is there
 };
 
+#if defined(__aarch64__)
+template <int LANE, int ROWS, int REGISTERS>
+HEARTH_INLINE void add_lanes(Vector<float> (&sums)[ROWS][REGISTERS], const float32x4_t (&left)[ROWS],
+                             const float* right) {
+  float32x4_t terms[REGISTERS];
+#pragma GCC unroll 4
+  for (int v = 0; v < REGISTERS; ++v) terms[v] = vld1q_f32(right + v * lanes);
+#pragma GCC unroll 16
+  for (int r = 0; r < ROWS; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < REGISTERS; ++v) sums[r][v] = vfmaq_laneq_f32(sums[r][v], terms[v], left[r], LANE);
+}
+#endif
+
 template <int ROWS, int REGISTERS>
 HEARTH_INLINE void multiply_tile(const Product& p, std::int64_t row, std::int64_t column) {
   const float* left = p.left + row * p.row_stride;
@@ -42,7 +56,22 @@ HEARTH_INLINE void multiply_tile(const Product& p, std::int64_t row, std::int64_
 #pragma GCC unroll 4
     for (int v = 0; v < REGISTERS; ++v)
       sums[r][v] = p.adds ? load<Vector<float>>(out + r * p.out_stride + v * lanes) : Vector<float>{};
-  for (std::int64_t t = 0; t < p.terms; ++t, left += p.term_stride, right += p.right_stride) {
+  std::int64_t t = 0;
+#if defined(__aarch64__)
+  // An instruction multiplies with one lane of a vector: four numbers are one load.
+  if (p.term_stride == 1)
+    for (; t + 4 <= p.terms; t += 4, left += 4) {
+      float32x4_t four[ROWS];
+#pragma GCC unroll 16
+      for (int r = 0; r < ROWS; ++r) four[r] = vld1q_f32(left + r * p.row_stride);
+      [&]<int... i>(std::integer_sequence<int, i...>) HEARTH_LAMBDA {
+        (add_lanes<i>(sums, four, right + i * p.right_stride), ...);
+      }
+      (std::make_integer_sequence<int, 4>{});
+      right += 4 * p.right_stride;
+    }
+#endif
+  for (; t < p.terms; ++t, left += p.term_stride, right += p.right_stride) {
     Vector<float> terms[REGISTERS];
 #pragma GCC unroll 4
     for (int v = 0; v < REGISTERS; ++v) terms[v] = load<Vector<float>>(right + v * lanes);
@@ -143,7 +172,8 @@ void attend(const CachedQueries& work) {
     first_last = work.rows[r].last < first_last ? work.rows[r].last : first_last;
   }
   for (std::int64_t i = 0; i < rows * width; ++i) out[i] = 0;
-  for (std::int64_t i = 0; i < most * width; ++i) numbers[i] = 0;
+  if (n < width)
+    for (std::int64_t i = 0; i < most * width; ++i) numbers[i] = 0;
 
   const auto first_of = [&](std::int64_t position) HEARTH_LAMBDA {
     return (work.pages[position / work.page] * work.page + position % work.page) * work.slot_stride;

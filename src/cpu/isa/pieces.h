@@ -190,7 +190,8 @@ HEARTH_INLINE Piece unpack(const MXFP4& block, int) {
 }
 
 // Of row 0 to 3 of four.
-HEARTH_INLINE u8x16 row_bytes(const std::uint8_t (&q)[4][16], int row) {
+template <typename Byte>
+HEARTH_INLINE u8x16 row_bytes(const Byte (*q)[16], int row) {
   u8x16 result;
   for (int j = 0; j < 4; ++j) std::memcpy(reinterpret_cast<char*>(&result) + 4 * j, q[j] + 4 * row, 4);
   return result;
@@ -199,14 +200,19 @@ HEARTH_INLINE Piece unpack(const Q4_0x4& block, int, int row) {
   const u8x16 q = row_bytes(block.q, row);
   return with_zero(q & 15, q >> 4, half_value(block.d[row]), 8);
 }
+HEARTH_INLINE Piece unpack(const Q8_0x4& block, int, int row) {
+  const float d = half_value(block.d[row]);
+  return {{as_signed(row_bytes(block.q, row)), as_signed(row_bytes(block.q + 4, row))}, {d, d}, {0, 0}};
+}
 HEARTH_INLINE Piece unpack(const Q4_Kx4& block, int piece, int row) {
   const u8x16 q = row_bytes(block.q[piece], row);
   return with_offset(q & 15, q >> 4, half_value(block.d[row]) * static_cast<float>(block.scale[piece][row]),
-                     half_value(block.dmin[row]) * static_cast<float>(block.offset[piece][row]));
+                     half_value(block.dmin[row]) * static_cast<float>(block.offset[piece / 4][row][piece % 4]));
 }
 
 template <typename Block>
-constexpr int pieces = sizeof(Block) > 80 ? 8 : 1;  // in a block, or in each row of one
+constexpr int pieces =  // in a block, or in each row of one
+    sizeof(Block) > 64 && !std::is_same_v<Block, Q4_0x4> && !std::is_same_v<Block, Q8_0x4> ? 8 : 1;
 template <typename Block>
 constexpr bool has_offset =
     std::is_same_v<Block, Q4_1> || std::is_same_v<Block, Q5_1> || std::is_same_v<Block, Q2_K> ||

@@ -16,7 +16,8 @@ namespace {
 // ---- making them
 
 // Words of 32 bits of four rows in turns.
-HEARTH_INLINE void store_quad(std::uint8_t (&to)[4][16], const uint8x16_t (&rows)[4]) {
+template <typename Byte>
+HEARTH_INLINE void store_quad(Byte (*to)[16], const uint8x16_t (&rows)[4]) {
   const uint32x4x4_t words = {{vreinterpretq_u32_u8(rows[0]), vreinterpretq_u32_u8(rows[1]),
                                vreinterpretq_u32_u8(rows[2]), vreinterpretq_u32_u8(rows[3])}};
   vst4q_u32(reinterpret_cast<std::uint32_t*>(to), words);
@@ -38,7 +39,7 @@ HEARTH_INLINE void repack_block(const Q4_K* const (&from)[4], Q4_Kx4& to) {
     for (int s = 0; s < 8; ++s) {
       const SubNumbers sub = sub_numbers(*from[r], s);
       to.scale[s][r] = static_cast<std::uint8_t>(sub.scale);
-      to.offset[s][r] = static_cast<std::uint8_t>(sub.offset);
+      to.offset[s / 4][r][s % 4] = static_cast<std::uint8_t>(sub.offset);
     }
   }
   // The halves of a byte are of two sub-blocks; here they are of one.
@@ -54,116 +55,171 @@ HEARTH_INLINE void repack_block(const Q4_K* const (&from)[4], Q4_Kx4& to) {
   }
 }
 
+HEARTH_INLINE void repack_block(const Q8_0* const (&from)[4], Q8_0x4& to) {
+  for (int half = 0; half < 2; ++half) {
+    uint8x16_t rows[4];
+    for (int r = 0; r < 4; ++r) {
+      to.d[r] = from[r]->d;
+      rows[r] = vreinterpretq_u8_s8(vld1q_s8(from[r]->q + 16 * half));
+    }
+    store_quad(to.q + 4 * half, rows);
+  }
+}
+
+// The part of a matrix that is a panel: of four rows, `blocks` from `quad`'s on.
+template <typename Quad>
+struct Panel {
+  static constexpr std::int64_t elements = 32 * pieces<Quad>;  // of a block
+  Quad* data;
+  std::int64_t blocks;
+
+  HEARTH_INLINE Panel(const RepackedMatrix& matrix, std::int64_t first) {
+    const std::int64_t left = matrix.depth - first;
+    data = static_cast<Quad*>(matrix.data) + matrix.quads * (first / elements);
+    blocks = (left < repacked_panel ? left : repacked_panel) / elements;
+  }
+  HEARTH_INLINE Quad* operator[](std::int64_t quad) const { return data + quad * blocks; }
+};
+
 template <typename Block, typename Quad>
-void repack(const void* blocks, std::int64_t stride, void* quads, std::int64_t count) {
+void repack(const void* blocks, std::int64_t stride, const RepackedMatrix& matrix, std::int64_t quad) {
   const Block* from[4];
   for (int r = 0; r < 4; ++r)
     from[r] = reinterpret_cast<const Block*>(static_cast<const char*>(blocks) + r * stride);
-  auto* to = static_cast<Quad*>(quads);
-  for (std::int64_t b = 0; b < count / (32 * pieces<Block>); ++b, ++to) {
-    repack_block(from, *to);
-    for (const Block*& block : from) ++block;
+  for (std::int64_t first = 0; first < matrix.depth; first += repacked_panel) {
+    const Panel<Quad> panel(matrix, first);
+    for (std::int64_t b = 0; b < panel.blocks; ++b) {
+      repack_block(from, panel[quad][b]);
+      for (const Block*& block : from) ++block;
+    }
   }
 }
 
 template <typename Quad>
-void dequantise(const void* quads, int row, float* out, std::int64_t count) {
-  const auto* quad = static_cast<const Quad*>(quads);
-  for (std::int64_t b = 0; b < count / (32 * pieces<Quad>); ++b)
-    for (int p = 0; p < pieces<Quad>; ++p, out += 32) {
-      const Piece piece = unpack(quad[b], p, row);
-      for (int half = 0; half < 2; ++half)
-        for (int k = 0; k < 16; ++k)
-          out[16 * half + k] = piece.scale[half] * static_cast<float>(piece.q[half][k]) - piece.offset[half];
-    }
+void dequantise(const RepackedMatrix& matrix, std::int64_t row, float* out) {
+  for (std::int64_t first = 0; first < matrix.depth; first += repacked_panel) {
+    const Panel<Quad> panel(matrix, first);
+    for (std::int64_t b = 0; b < panel.blocks; ++b)
+      for (int p = 0; p < pieces<Quad>; ++p, out += 32) {
+        const Piece piece = unpack(panel[row / 4][b], p, static_cast<int>(row % 4));
+        for (int half = 0; half < 2; ++half)
+          for (int k = 0; k < 16; ++k)
+            out[16 * half + k] =
+                piece.scale[half] * static_cast<float>(piece.q[half][k]) - piece.offset[half];
+      }
+  }
 }
 
 // ---- rows of x
 
-// What is added up are products of `unit` times x.
-#if defined(__ARM_FEATURE_MATMUL_INT8)
-// A byte is b = low + 16 high. Instead of taking it apart, b << 4 (16 low) and b itself are multiplied, and
-// what b has too much, low times the x of its high half, is taken away from the x of the low half beforehand.
-constexpr int unit = 16;
-constexpr float most_rounded = 119;  // and a sixteenth of another: at most 127
-HEARTH_INLINE float for_low(float low, std::int32_t high) { return low - static_cast<float>(high) / 16; }
-HEARTH_INLINE std::int32_t value_of(std::int32_t low, std::int32_t high) { return 16 * low + 17 * high; }
-#else
-constexpr int unit = 1;
-constexpr float most_rounded = 127;
-HEARTH_INLINE float for_low(float low, std::int32_t) { return low; }
-HEARTH_INLINE std::int32_t value_of(std::int32_t low, std::int32_t high) { return low + high; }
-#endif
-
+// A row of x in pieces of 32, rounded. What is multiplied with a piece gives Scheme::unit times the product.
 struct RoundedPiece {
   std::int8_t low[16], high[16];
 };
+
+struct Plain {
+  static constexpr int unit = 1;
+  static constexpr float most = 127;
+  HEARTH_INLINE static float32x4_t for_low(float32x4_t low, int32x4_t) { return low; }
+  HEARTH_INLINE static std::int32_t value(std::int32_t low, std::int32_t high) { return low + high; }
+};
+#if defined(__ARM_FEATURE_MATMUL_INT8)
+// For bytes of two halves, b = low + 16 high. Instead of taking it apart, b << 4 (16 low) and b itself are
+// multiplied, and what b has too much, low times the x of its high half, is taken away from the x of the low
+// half beforehand.
+struct ForHalves {
+  static constexpr int unit = 16;
+  static constexpr float most = 119;  // and a sixteenth of another: at most 127
+  HEARTH_INLINE static float32x4_t for_low(float32x4_t low, int32x4_t high) {
+    return vsubq_f32(low, vcvtq_n_f32_s32(high, 4));
+  }
+  HEARTH_INLINE static std::int32_t value(std::int32_t low, std::int32_t high) {
+    return 16 * low + 17 * high;
+  }
+};
+#else
+using ForHalves = Plain;
+#endif
 
 // The scale of numbers, and what makes them small integers; the scale is NaN where one is not finite.
 struct Rounding {
   float scale, by;
 };
+template <typename Scheme>
 HEARTH_INLINE Rounding rounding_of(const float* x, int count) {
   // As integers, so that NaN counts as larger than infinity, and both as larger than numbers.
-  std::uint32_t largest = 0;
-  for (int i = 0; i < count; ++i) {
-    const std::uint32_t magnitude = std::bit_cast<std::uint32_t>(x[i]) & 0x7fffffffu;
-    largest = magnitude > largest ? magnitude : largest;
-  }
-  if (largest >= 0x7f800000u) return {std::bit_cast<float>(0x7fc00000u), 0};
-  const float most = std::bit_cast<float>(largest);
-  return {most / most_rounded, most >= 1e-30f ? most_rounded / most : 0};
+  uint32x4_t largest[4];
+  for (int i = 0; i < 4; ++i) largest[i] = vdupq_n_u32(0);
+  for (int i = 0; i < count; i += 16)
+    for (int k = 0; k < 4; ++k)
+      largest[k] = vmaxq_u32(largest[k], vreinterpretq_u32_f32(vabsq_f32(vld1q_f32(x + i + 4 * k))));
+  const std::uint32_t bits =
+      vmaxvq_u32(vmaxq_u32(vmaxq_u32(largest[0], largest[1]), vmaxq_u32(largest[2], largest[3])));
+  if (bits >= 0x7f800000u) return {std::bit_cast<float>(0x7fc00000u), 0};
+  const float most = std::bit_cast<float>(bits);
+  return {most / Scheme::most, most >= 1e-30f ? Scheme::most / most : 0};
 }
 
-// Returns `unit` times the sum of the rounded numbers.
+HEARTH_INLINE void store_bytes(std::int8_t* to, const int32x4_t (&values)[4]) {
+  const int16x8_t first = vcombine_s16(vmovn_s32(values[0]), vmovn_s32(values[1])),
+                  second = vcombine_s16(vmovn_s32(values[2]), vmovn_s32(values[3]));
+  vst1q_s8(to, vcombine_s8(vmovn_s16(first), vmovn_s16(second)));
+}
+
+// Returns `unit` times the sum of the rounded numbers. What is not finite, times 0, is NaN and becomes 0.
+template <typename Scheme>
 HEARTH_INLINE std::int32_t round_piece(const float* x, Rounding rounding, RoundedPiece& out) {
-  std::int32_t low[16], high[16], sum = 0;
-  const bool finite = rounding.scale == rounding.scale;
-  for (int i = 0; i < 16; ++i)
-    high[i] = finite ? static_cast<std::int32_t>(__builtin_rintf(x[16 + i] * rounding.by)) : 0;
-  for (int i = 0; i < 16; ++i)
-    low[i] = finite ? static_cast<std::int32_t>(__builtin_rintf(for_low(x[i] * rounding.by, high[i]))) : 0;
-  for (int i = 0; i < 16; ++i) sum += value_of(low[i], high[i]);
-  for (int i = 0; i < 16; ++i) out.low[i] = static_cast<std::int8_t>(low[i]);
-  for (int i = 0; i < 16; ++i) out.high[i] = static_cast<std::int8_t>(high[i]);
-  return sum;
+  int32x4_t low[4], high[4];
+  for (int i = 0; i < 4; ++i) {
+    high[i] = vcvtnq_s32_f32(vmulq_n_f32(vld1q_f32(x + 16 + 4 * i), rounding.by));
+    low[i] = vcvtnq_s32_f32(Scheme::for_low(vmulq_n_f32(vld1q_f32(x + 4 * i), rounding.by), high[i]));
+  }
+  store_bytes(out.low, low);
+  store_bytes(out.high, high);
+  const auto sum = [](const int32x4_t(&values)[4]) HEARTH_LAMBDA {
+    return vaddvq_s32(vaddq_s32(vaddq_s32(values[0], values[1]), vaddq_s32(values[2], values[3])));
+  };
+  return Scheme::value(sum(low), sum(high));
 }
 
 // Sums start as the bits of 1.5 * 2^23, so that they are those of a float all along, as long as they stay
-// below 2^22: an instruction less than converting them. `bias` takes that away again, and what the eights of
-// q4_0, which stand for 0, have added.
+// below 2^22: an instruction less than converting them. `bias` takes that away again, and what the number
+// that stands for 0, where that is another, has added.
 constexpr float sum_base = 12582912.0f;
 
 struct alignas(16) XPiece {
   RoundedPiece q;
   float scale, bias;
 };
-void round_simple(const float* x, void* out, std::int64_t count) {
+template <typename Scheme, int ZERO>
+void round_pieces(const float* x, void* out, std::int64_t count) {
   auto* to = static_cast<XPiece*>(out);
   for (std::int64_t p = 0; p < count / 32; ++p, x += 32) {
-    const Rounding rounding = rounding_of(x, 32);
-    const std::int32_t sum = round_piece(x, rounding, to[p].q);
-    to[p].scale = rounding.scale / unit;
-    to[p].bias = -to[p].scale * (sum_base + static_cast<float>(8 * sum));
+    const Rounding rounding = rounding_of<Scheme>(x, 32);
+    const std::int32_t sum = round_piece<Scheme>(x, rounding, to[p].q);
+    to[p].scale = rounding.scale / Scheme::unit;
+    to[p].bias = -to[p].scale * (sum_base + static_cast<float>(ZERO * sum));
   }
 }
 
 // For blocks of 256: a scale for each half, so that sums of four pieces, times the weights' scales, are
-// integers; and sums of pieces for the weights' offsets, likewise.
+// integers; and sums of pieces for the weights' offsets, likewise: 16 bits in two bytes.
 struct alignas(16) XBlock {
   RoundedPiece q[8];
-  std::int16_t sum[8];
+  std::int8_t sum_high[8];
+  std::uint8_t sum_low[8];
   float scale[2], sum_scale;
 };
-void round_block(const float* x, void* out, std::int64_t count) {
+void round_blocks(const float* x, void* out, std::int64_t count) {
   auto* to = static_cast<XBlock*>(out);
   for (std::int64_t b = 0; b < count / 256; ++b, ++to, x += 256) {
     float sums[8], largest = 0;
     for (int half = 0; half < 2; ++half) {
-      const Rounding rounding = rounding_of(x + 128 * half, 128);
-      to->scale[half] = rounding.scale / unit;
+      const Rounding rounding = rounding_of<ForHalves>(x + 128 * half, 128);
+      to->scale[half] = rounding.scale / ForHalves::unit;
       for (int i = 4 * half; i < 4 * half + 4; ++i) {
-        sums[i] = to->scale[half] * static_cast<float>(round_piece(x + 32 * i, rounding, to->q[i]));
+        const std::int32_t sum = round_piece<ForHalves>(x + 32 * i, rounding, to->q[i]);
+        sums[i] = to->scale[half] * static_cast<float>(sum);
         largest = std::fmax(largest, std::fabs(sums[i]));
       }
     }
@@ -171,7 +227,9 @@ void round_block(const float* x, void* out, std::int64_t count) {
     const float by = largest >= 1e-30f ? 32767 / largest : 0;
     for (int i = 0; i < 8; ++i) {
       const float rounded = __builtin_rintf(sums[i] * by);
-      to->sum[i] = rounded == rounded ? static_cast<std::int16_t>(rounded) : std::int16_t{0};
+      const std::int32_t sum = rounded == rounded ? static_cast<std::int32_t>(rounded) : 0;
+      to->sum_high[i] = static_cast<std::int8_t>(sum >> 8);
+      to->sum_low[i] = static_cast<std::uint8_t>(sum);
     }
   }
 }
@@ -221,75 +279,105 @@ HEARTH_INLINE float32x4_t half_values(const std::uint16_t (&bits)[4]) {
   return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(bits)));
 }
 
-// One block of four rows of weights after the other is added to the sums of ROWS rows of x, `x_row` apart.
+// Sums that began as sum_base, of a row of x with four rows of weights, are added to what is there.
+HEARTH_INLINE float32x4_t add_scaled(float32x4_t sums, int32x4_t products, const XPiece& x, float32x4_t d) {
+  const float32x4_t scaled = vfmaq_n_f32(vld1q_dup_f32(&x.bias), vreinterpretq_f32_s32(products), x.scale);
+  return vfmaq_f32(sums, scaled, d);
+}
+// One block of four rows of weights is added to the sums of ROWS rows of x, `x_row` apart.
 template <int ROWS>
 HEARTH_INLINE void add_block(const Q4_0x4& w, const XPiece* x, std::int64_t x_row,
                              float32x4_t (&sums)[ROWS]) {
-  // As a stream, so that it takes the cache away from itself rather than from x. It did not pay for Q4_Kx4.
+  // As a stream, so that it takes the cache away from itself rather than from x. It does not pay for Q4_Kx4.
   __builtin_prefetch(reinterpret_cast<const char*>(&w) + 512, 0, 0);
   const QuadPiece q = load_quad(w.q);
   const float32x4_t d = half_values(w.d);
 #pragma GCC unroll 4
   for (int r = 0; r < ROWS; ++r, x += x_row) {
     const int32x4_t products = add_products(vreinterpretq_s32_f32(vdupq_n_f32(sum_base)), q, x->q);
-    const float32x4_t scaled =
-        vfmaq_n_f32(vld1q_dup_f32(&x->bias), vreinterpretq_f32_s32(products), x->scale);
-    sums[r] = vfmaq_f32(sums[r], scaled, d);
+    sums[r] = add_scaled(sums[r], products, *x, d);
   }
 }
 
-// Two neighbouring pieces of a block.
-template <int PIECE, int ROWS>
-HEARTH_INLINE void add_pieces(const Q4_Kx4& w, const XBlock* x, std::int64_t x_row, int32x4_t (&sums)[ROWS],
-                              int32x4_t (&offsets)[ROWS]) {
-  const QuadPiece first = load_quad(w.q[PIECE]), second = load_quad(w.q[PIECE + 1]);
-  const uint16x8_t scales = vmovl_u8(vld1_u8(w.scale[PIECE]));
-  const int16x8_t offset = vreinterpretq_s16_u16(vmovl_u8(vld1_u8(w.offset[PIECE])));
-  const int32x4_t scale[] = {vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(scales))),
-                             vreinterpretq_s32_u32(vmovl_high_u16(scales))};
+template <int ROWS>
+HEARTH_INLINE void add_block(const Q8_0x4& w, const XPiece* x, std::int64_t x_row,
+                             float32x4_t (&sums)[ROWS]) {
+  const float32x4_t d = half_values(w.d);
 #pragma GCC unroll 4
   for (int r = 0; r < ROWS; ++r, x += x_row) {
-    const int16x8_t sum = vld1q_s16(x->sum);
-    sums[r] = vmlaq_s32(sums[r], add_products(vdupq_n_s32(0), first, x->q[PIECE]), scale[0]);
-    sums[r] = vmlaq_s32(sums[r], add_products(vdupq_n_s32(0), second, x->q[PIECE + 1]), scale[1]);
-    offsets[r] = vmlal_laneq_s16(offsets[r], vget_low_s16(offset), sum, PIECE);
-    offsets[r] = vmlal_high_laneq_s16(offsets[r], offset, sum, PIECE + 1);
+    const int8x16_t low = vld1q_s8(x->q.low), high = vld1q_s8(x->q.high);
+    int32x4_t products = vreinterpretq_s32_f32(vdupq_n_f32(sum_base));
+    products = vdotq_laneq_s32(products, vld1q_s8(w.q[0]), low, 0);
+    products = vdotq_laneq_s32(products, vld1q_s8(w.q[1]), low, 1);
+    products = vdotq_laneq_s32(products, vld1q_s8(w.q[2]), low, 2);
+    products = vdotq_laneq_s32(products, vld1q_s8(w.q[3]), low, 3);
+    products = vdotq_laneq_s32(products, vld1q_s8(w.q[4]), high, 0);
+    products = vdotq_laneq_s32(products, vld1q_s8(w.q[5]), high, 1);
+    products = vdotq_laneq_s32(products, vld1q_s8(w.q[6]), high, 2);
+    products = vdotq_laneq_s32(products, vld1q_s8(w.q[7]), high, 3);
+    sums[r] = add_scaled(sums[r], products, *x, d);
+  }
+}
+
+// Of four pieces the sums of the products, times their scales.
+template <int HALF, int ROWS>
+HEARTH_INLINE void add_half(const Q4_Kx4& w, const XBlock* x, std::int64_t x_row, int32x4_t (&sums)[ROWS]) {
+#pragma GCC unroll 2
+  for (int i = 0; i < 4; i += 2) {
+    const uint16x8_t scales = vmovl_u8(vld1_u8(w.scale[4 * HALF + i]));
+    const int32x4_t scale[] = {vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(scales))),
+                               vreinterpretq_s32_u32(vmovl_high_u16(scales))};
+    const QuadPiece a = load_quad(w.q[4 * HALF + i]), b = load_quad(w.q[4 * HALF + i + 1]);
+    const XBlock* row = x;
+#pragma GCC unroll 4
+    for (int r = 0; r < ROWS; ++r, row += x_row) {
+      sums[r] = vmlaq_s32(sums[r], add_products(vdupq_n_s32(0), a, row->q[4 * HALF + i]), scale[0]);
+      sums[r] = vmlaq_s32(sums[r], add_products(vdupq_n_s32(0), b, row->q[4 * HALF + i + 1]), scale[1]);
+    }
   }
 }
 template <int ROWS>
 HEARTH_INLINE void add_block(const Q4_Kx4& w, const XBlock* x, std::int64_t x_row,
                              float32x4_t (&sums)[ROWS]) {
-  int32x4_t offsets[ROWS], halves[2][ROWS];
+  int32x4_t halves[2][ROWS];
 #pragma GCC unroll 4
-  for (int r = 0; r < ROWS; ++r) offsets[r] = halves[0][r] = halves[1][r] = vdupq_n_s32(0);
-  add_pieces<0>(w, x, x_row, halves[0], offsets);
-  add_pieces<2>(w, x, x_row, halves[0], offsets);
-  add_pieces<4>(w, x, x_row, halves[1], offsets);
-  add_pieces<6>(w, x, x_row, halves[1], offsets);
+  for (int r = 0; r < ROWS; ++r) halves[0][r] = halves[1][r] = vdupq_n_s32(0);
+  add_half<0>(w, x, x_row, halves[0]);
+  add_half<1>(w, x, x_row, halves[1]);
   const float32x4_t d = half_values(w.d), dmin = half_values(w.dmin);
+  const uint8x16_t first = vld1q_u8(w.offset[0][0]), second = vld1q_u8(w.offset[1][0]);
 #pragma GCC unroll 4
   for (int r = 0; r < ROWS; ++r, x += x_row) {
     const float32x4_t products = vfmaq_n_f32(vmulq_n_f32(vcvtq_f32_s32(halves[0][r]), x->scale[0]),
                                              vcvtq_f32_s32(halves[1][r]), x->scale[1]);
     sums[r] = vfmaq_f32(sums[r], products, d);
-    sums[r] = vfmsq_f32(sums[r], vmulq_n_f32(vcvtq_f32_s32(offsets[r]), x->sum_scale), dmin);
+    const int8x8_t high = vld1_s8(x->sum_high);
+    const uint8x8_t low = vld1_u8(x->sum_low);
+    int32x4_t offsets = vdotq_lane_s32(vdupq_n_s32(0), vreinterpretq_s8_u8(first), high, 0);
+    offsets = vshlq_n_s32(vdotq_lane_s32(offsets, vreinterpretq_s8_u8(second), high, 1), 8);
+    uint32x4_t lower = vdotq_lane_u32(vreinterpretq_u32_s32(offsets), first, low, 0);
+    lower = vdotq_lane_u32(lower, second, low, 1);
+    sums[r] =
+        vfmsq_f32(sums[r], vmulq_n_f32(vcvtq_f32_s32(vreinterpretq_s32_u32(lower)), x->sum_scale), dmin);
   }
 }
 
-// RUNS fours of rows at a time, which lie far apart: a core reads faster from some long runs than from one.
+// Fours of rows of a panel with its part of x, RUNS at a time, which lie far apart: a core reads faster from
+// some long runs than from one.
 template <int RUNS, int ROWS, typename Quad, typename X>
-void multiply_runs(const Quad* weights, std::int64_t apart, std::int64_t blocks, const X* x, float* out,
-                   std::int64_t stride) {
+HEARTH_INLINE void multiply_runs(const Quad* weights, std::int64_t apart, std::int64_t blocks, const X* x,
+                                 std::int64_t x_row, float* out, std::int64_t stride, bool adds) {
   for (std::int64_t first = 0; first < apart; ++first) {
     float32x4_t sums[RUNS][ROWS];
 #pragma GCC unroll 4
     for (int run = 0; run < RUNS; ++run)
 #pragma GCC unroll 4
-      for (int r = 0; r < ROWS; ++r) sums[run][r] = vdupq_n_f32(0);
+      for (int r = 0; r < ROWS; ++r)
+        sums[run][r] = adds ? vld1q_f32(out + r * stride + 4 * (first + run * apart)) : vdupq_n_f32(0);
     for (std::int64_t block = 0; block < blocks; ++block)
 #pragma GCC unroll 4
       for (int run = 0; run < RUNS; ++run)
-        add_block(weights[(first + run * apart) * blocks + block], x + block, blocks, sums[run]);
+        add_block(weights[(first + run * apart) * blocks + block], x + block, x_row, sums[run]);
 #pragma GCC unroll 4
     for (int run = 0; run < RUNS; ++run)
 #pragma GCC unroll 4
@@ -298,28 +386,30 @@ void multiply_runs(const Quad* weights, std::int64_t apart, std::int64_t blocks,
 }
 
 template <typename Quad, typename X, int ROWS>
-void multiply_rows(const void* weights, std::int64_t quads, const void* x, float* out, std::int64_t stride,
-                   std::int64_t count) {
-  const auto* from = static_cast<const Quad*>(weights);
-  const auto* rows = static_cast<const X*>(x);
-  const std::int64_t blocks = count / (32 * pieces<Quad>);
+void multiply_rows(const RepackedMatrix& matrix, std::int64_t first_quad, std::int64_t count, const void* x,
+                   float* out, std::int64_t stride) {
   constexpr int runs = ROWS == 1 ? 3 : 1;
-  const std::int64_t apart = quads / runs, rest = quads % runs;
-  multiply_runs<runs, ROWS>(from, apart, blocks, rows, out, stride);
-  multiply_runs<1, ROWS>(from + (quads - rest) * blocks, rest, blocks, rows, out + 4 * (quads - rest),
-                         stride);
+  const std::int64_t apart = count / runs, rest = count - apart * runs;
+  const std::int64_t x_row = matrix.depth / Panel<Quad>::elements;
+  for (std::int64_t first = 0; first < matrix.depth; first += repacked_panel) {
+    const Panel<Quad> panel(matrix, first);
+    const X* part = static_cast<const X*>(x) + first / Panel<Quad>::elements;
+    multiply_runs<runs, ROWS>(panel[first_quad], apart, panel.blocks, part, x_row, out, stride, first > 0);
+    multiply_runs<1, ROWS>(panel[first_quad + apart * runs], rest, panel.blocks, part, x_row,
+                           out + 4 * apart * runs, stride, first > 0);
+  }
 }
 
 }  // namespace
 
 extern const RepackedKernels repacked_kernels_table = {
     true,
-    {repack<Q4_0, Q4_0x4>, repack<Q4_K, Q4_Kx4>},
-    {dequantise<Q4_0x4>, dequantise<Q4_Kx4>},
-    {round_simple, round_block},
-    {8 * sizeof(XPiece), sizeof(XBlock)},
-    {multiply_rows<Q4_0x4, XPiece, 1>, multiply_rows<Q4_Kx4, XBlock, 1>},
-    {multiply_rows<Q4_0x4, XPiece, 4>, multiply_rows<Q4_Kx4, XBlock, 4>}};
+    {repack<Q4_0, Q4_0x4>, repack<Q8_0, Q8_0x4>, repack<Q4_K, Q4_Kx4>},
+    {dequantise<Q4_0x4>, dequantise<Q8_0x4>, dequantise<Q4_Kx4>},
+    {round_pieces<ForHalves, 8>, round_pieces<Plain, 0>, round_blocks},
+    {8 * sizeof(XPiece), 8 * sizeof(XPiece), sizeof(XBlock)},
+    {multiply_rows<Q4_0x4, XPiece, 1>, multiply_rows<Q8_0x4, XPiece, 1>, multiply_rows<Q4_Kx4, XBlock, 1>},
+    {multiply_rows<Q4_0x4, XPiece, 4>, multiply_rows<Q8_0x4, XPiece, 4>, multiply_rows<Q4_Kx4, XBlock, 4>}};
 #else
 extern const RepackedKernels repacked_kernels_table = {};
 #endif
