@@ -45,7 +45,16 @@ class Repacked : public ::testing::TestWithParam<DType> {
   }
   static DType format() { return GetParam(); }
   static DType target() {
-    return format() == DType::q4_0 ? DType::q4_0x4 : format() == DType::q8_0 ? DType::q8_0x4 : DType::q4_kx4;
+    switch (format()) {
+      case DType::q4_0:
+        return DType::q4_0x4;
+      case DType::q8_0:
+        return DType::q8_0x4;
+      case DType::q4_k:
+        return DType::q4_kx4;
+      default:
+        return DType::q6_kx4;
+    }
   }
   static std::size_t index() {
     return static_cast<std::size_t>(target()) - static_cast<std::size_t>(DType::q4_0x4);
@@ -62,7 +71,8 @@ class Repacked : public ::testing::TestWithParam<DType> {
     return quantise(tensor<float>(random_numbers(element_count(shape), seed), shape), format());
   }
 };
-INSTANTIATE_TEST_SUITE_P(Formats, Repacked, ::testing::Values(DType::q4_0, DType::q8_0, DType::q4_k),
+INSTANTIATE_TEST_SUITE_P(Formats, Repacked,
+                         ::testing::Values(DType::q4_0, DType::q8_0, DType::q4_k, DType::q6_k),
                          [](const auto& one) { return std::string(dtype_name(one.param)); });
 
 // Memory aligned as scratch memory is.

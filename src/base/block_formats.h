@@ -102,6 +102,14 @@ struct Q4_Kx4 {  // q[s][j][4 r + i], of sub-block s: element 4 j + i in its low
   std::uint8_t q[8][4][16];
 };
 
+struct Q6_Kx4 {  // of sub-block s, of 16: low[s][j][4 r + i]: element 4 j + i in its low half, 8 + 4 j + i in
+                 // its high; bits 2 k of high[s][4 r + i]: element 4 k + i
+  std::uint16_t d[4];
+  std::int8_t scale[16][4];  // [s][r]
+  std::uint8_t low[16][2][16];
+  std::uint8_t high[16][16];
+};
+
 // What the sixteen numbers of formats with a table stand for. Those of iq4_nl lie closer around zero; those
 // of mxfp4 are twice the numbers of OCP's E2M1, and 2 ^ (e - 128) is half its scale.
 constexpr std::int8_t iq4_nl_numbers[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
@@ -135,6 +143,7 @@ HEARTH_BLOCK_FORMATS(HEARTH_CHECK_SIZE)
 static_assert(sizeof(Q4_0x4) == 4 * block_bytes(DType::q4_0x4));
 static_assert(sizeof(Q8_0x4) == 4 * block_bytes(DType::q8_0x4));
 static_assert(sizeof(Q4_Kx4) == 4 * block_bytes(DType::q4_kx4));
+static_assert(sizeof(Q6_Kx4) == 4 * block_bytes(DType::q6_kx4));
 
 // Encodes `count` blocks, on the calling thread. Throws ValueError if a value is not finite or a scale is
 // beyond f16. `importance` has a number for each value, not negative: how much its squared error counts where

@@ -9,9 +9,9 @@ namespace hearth {
 namespace {
 
 constexpr std::array<std::string_view, dtype_count + block_format_count + repacked_format_count> names = {
-    "bool", "u8",   "i8",     "i16",   "i32",    "i64",    "f16",   "bf16", "f32",
-    "f64",  "q4_0", "q4_1",   "q5_0",  "q5_1",   "q8_0",   "q2_k",  "q3_k", "q4_k",
-    "q5_k", "q6_k", "iq4_nl", "mxfp4", "q4_0x4", "q8_0x4", "q4_kx4"};
+    "bool", "u8",   "i8",     "i16",   "i32",    "i64",    "f16",    "bf16",  "f32",
+    "f64",  "q4_0", "q4_1",   "q5_0",  "q5_1",   "q8_0",   "q2_k",   "q3_k",  "q4_k",
+    "q5_k", "q6_k", "iq4_nl", "mxfp4", "q4_0x4", "q8_0x4", "q4_kx4", "q6_kx4"};
 constexpr std::array<std::string_view, dtype_count + block_format_count> other_names =
     {  // NumPy's and GGUF's
         "bool_",   "uint8",   "int8", "int16", "int32",  "int64", "float16", "bfloat16",

@@ -408,6 +408,8 @@ DType repacked_format(DType format) {
       return DType::q8_0x4;
     case DType::q4_k:
       return DType::q4_kx4;
+    case DType::q6_k:
+      return DType::q6_kx4;
     default:
       return format;
   }

@@ -206,8 +206,29 @@ HEARTH_INLINE Piece unpack(const Q8_0x4& block, int, int row) {
 }
 HEARTH_INLINE Piece unpack(const Q4_Kx4& block, int piece, int row) {
   const u8x16 q = row_bytes(block.q[piece], row);
-  return with_offset(q & 15, q >> 4, half_value(block.d[row]) * static_cast<float>(block.scale[piece][row]),
-                     half_value(block.dmin[row]) * static_cast<float>(block.offset[piece / 4][row][piece % 4]));
+  return with_offset(
+      q & 15, q >> 4, half_value(block.d[row]) * static_cast<float>(block.scale[piece][row]),
+      half_value(block.dmin[row]) * static_cast<float>(block.offset[piece / 4][row][piece % 4]));
+}
+
+HEARTH_INLINE Piece unpack(const Q6_Kx4& block, int piece, int row) {
+  Piece result;
+  for (int half = 0; half < 2; ++half) {
+    const int s = 2 * piece + half;
+    u8x16 low = {}, high;
+    for (int j = 0; j < 2; ++j)
+      std::memcpy(reinterpret_cast<char*>(&low) + 4 * j, block.low[s][j] + 4 * row, 4);
+    for (int k = 0; k < 4; ++k)
+      std::memcpy(reinterpret_cast<char*>(&high) + 4 * k, block.high[s] + 4 * row, 4);
+    // The second eight are the high halves of the first.
+    const u8x16 halves =
+        __builtin_shufflevector(low & 15, low >> 4, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23);
+    const u8x16 shift = {0, 0, 0, 0, 2, 2, 2, 2, 4, 4, 4, 4, 6, 6, 6, 6};
+    result.q[half] = as_signed(halves | (high >> shift & 3) << 4) - static_cast<std::int8_t>(32);
+    result.scale[half] = half_value(block.d[row]) * static_cast<float>(block.scale[s][row]);
+    result.offset[half] = 0;
+  }
+  return result;
 }
 
 template <typename Block>
@@ -218,7 +239,7 @@ constexpr bool has_offset =
     std::is_same_v<Block, Q4_1> || std::is_same_v<Block, Q5_1> || std::is_same_v<Block, Q2_K> ||
     std::is_same_v<Block, Q4_K> || std::is_same_v<Block, Q5_K> || std::is_same_v<Block, Q4_Kx4>;
 template <typename Block>
-constexpr bool has_two_scales =
-    std::is_same_v<Block, Q2_K> || std::is_same_v<Block, Q3_K> || std::is_same_v<Block, Q6_K>;
+constexpr bool has_two_scales = std::is_same_v<Block, Q2_K> || std::is_same_v<Block, Q3_K> ||
+                                std::is_same_v<Block, Q6_K> || std::is_same_v<Block, Q6_Kx4>;
 
 }  // namespace hearth::cpu::HEARTH_ISA

@@ -55,6 +55,28 @@ HEARTH_INLINE void repack_block(const Q4_K* const (&from)[4], Q4_Kx4& to) {
   }
 }
 
+HEARTH_INLINE void repack_block(const Q6_K* const (&from)[4], Q6_Kx4& to) {
+  for (int r = 0; r < 4; ++r) {
+    to.d[r] = from[r]->d;
+    for (int s = 0; s < 16; ++s) to.scale[s][r] = from[r]->scale[s];
+    for (int piece = 0; piece < 8; ++piece) {
+      const Piece numbers = unpack(*from[r], piece);
+      for (int half = 0; half < 2; ++half) {
+        const int s = 2 * piece + half;
+        const auto q = std::bit_cast<uint8x16_t>(numbers.q[half] + static_cast<std::int8_t>(32));
+        const uint8x8_t low = vsli_n_u8(vget_low_u8(q), vget_high_u8(q), 4);
+        for (int j = 0; j < 2; ++j)
+          std::memcpy(to.low[s][j] + 4 * r, reinterpret_cast<const char*>(&low) + 4 * j, 4);
+        // Each four of them, moved to their bits.
+        const uint8x16_t shift = vreinterpretq_u8_u32(uint32x4_t{0, 0x02020202, 0x04040404, 0x06060606});
+        const uint32x4_t high = vreinterpretq_u32_u8(vshlq_u8(vshrq_n_u8(q, 4), vreinterpretq_s8_u8(shift)));
+        const std::uint32_t together = high[0] | high[1] | high[2] | high[3];
+        std::memcpy(to.high[s] + 4 * r, &together, 4);
+      }
+    }
+  }
+}
+
 HEARTH_INLINE void repack_block(const Q8_0* const (&from)[4], Q8_0x4& to) {
   for (int half = 0; half < 2; ++half) {
     uint8x16_t rows[4];
@@ -234,6 +256,58 @@ void round_blocks(const float* x, void* out, std::int64_t count) {
   }
 }
 
+// For blocks of 256 with a scale for each 16, whose numbers come as halves of bytes and pairs of bits.
+struct alignas(16) XSixBits {
+  std::int8_t halves[16][16], pairs[16][16];
+  std::int32_t start[16];  // what the 32s, which stand for 0, add to the sums of the pairs
+  float scale[2];
+};
+#if defined(__ARM_FEATURE_MATMUL_INT8)
+// As ForHalves, and the same for four pairs of bits: b << 6, b << 4, b << 2 and b are multiplied, of which
+// those after the first have parts of the pairs before.
+constexpr float most_of_pairs = 101;  // and a quarter of another: at most 127
+HEARTH_INLINE std::int32_t round_sixteen(const float* x, float by, std::int8_t* halves, std::int8_t* pairs) {
+  float32x4_t scaled[4];
+  for (int i = 0; i < 4; ++i) scaled[i] = vmulq_n_f32(vld1q_f32(x + 4 * i), by);
+  int32x4_t half[4];
+  for (int i = 2; i < 4; ++i) half[i] = vcvtnq_s32_f32(scaled[i]);
+  for (int i = 0; i < 2; ++i) half[i] = vcvtnq_s32_f32(ForHalves::for_low(scaled[i], half[i + 2]));
+  store_bytes(halves, half);
+  int32x4_t pair[4], sum = vdupq_n_s32(0);
+  int32x4_t later = vdupq_n_s32(0);  // 64 times what the pairs after this one add to it
+  for (int i = 3; i >= 0; --i) {
+    pair[i] = vcvtnq_s32_f32(vsubq_f32(scaled[i], vcvtq_n_f32_s32(later, 6)));
+    const int32x4_t value = vaddq_s32(vshlq_n_s32(pair[i], 6), later);
+    sum = vaddq_s32(sum, value);
+    later = vshrq_n_s32(vaddq_s32(vshlq_n_s32(pair[i], 6), later), 2);
+  }
+  store_bytes(pairs, pair);
+  return -2 * vaddvq_s32(sum);
+}
+#else
+constexpr float most_of_pairs = 127;
+HEARTH_INLINE std::int32_t round_sixteen(const float* x, float by, std::int8_t* halves, std::int8_t* pairs) {
+  int32x4_t q[4];
+  for (int i = 0; i < 4; ++i) q[i] = vcvtnq_s32_f32(vmulq_n_f32(vld1q_f32(x + 4 * i), by));
+  store_bytes(halves, q);
+  store_bytes(pairs, q);
+  return -2 * vaddvq_s32(vaddq_s32(vaddq_s32(q[0], q[1]), vaddq_s32(q[2], q[3])));
+}
+#endif
+struct WithPairs {
+  static constexpr float most = most_of_pairs;
+};
+void round_six_bits(const float* x, void* out, std::int64_t count) {
+  auto* to = static_cast<XSixBits*>(out);
+  for (std::int64_t b = 0; b < count / 256; ++b, ++to)
+    for (int half = 0; half < 2; ++half) {
+      const Rounding rounding = rounding_of<WithPairs>(x, 128);
+      to->scale[half] = rounding.scale / ForHalves::unit;
+      for (int s = 8 * half; s < 8 * half + 8; ++s, x += 16)
+        to->start[s] = round_sixteen(x, rounding.by, to->halves[s], to->pairs[s]);
+    }
+}
+
 // ---- products
 
 // A piece of four rows, ready for any number of rows of x.
@@ -319,6 +393,10 @@ HEARTH_INLINE void add_block(const Q8_0x4& w, const XPiece* x, std::int64_t x_ro
   }
 }
 
+HEARTH_INLINE float32x4_t scaled_halves(int32x4_t first, int32x4_t second, const float (&scale)[2]) {
+  return vfmaq_n_f32(vmulq_n_f32(vcvtq_f32_s32(first), scale[0]), vcvtq_f32_s32(second), scale[1]);
+}
+
 // Of four pieces the sums of the products, times their scales.
 template <int HALF, int ROWS>
 HEARTH_INLINE void add_half(const Q4_Kx4& w, const XBlock* x, std::int64_t x_row, int32x4_t (&sums)[ROWS]) {
@@ -348,9 +426,7 @@ HEARTH_INLINE void add_block(const Q4_Kx4& w, const XBlock* x, std::int64_t x_ro
   const uint8x16_t first = vld1q_u8(w.offset[0][0]), second = vld1q_u8(w.offset[1][0]);
 #pragma GCC unroll 4
   for (int r = 0; r < ROWS; ++r, x += x_row) {
-    const float32x4_t products = vfmaq_n_f32(vmulq_n_f32(vcvtq_f32_s32(halves[0][r]), x->scale[0]),
-                                             vcvtq_f32_s32(halves[1][r]), x->scale[1]);
-    sums[r] = vfmaq_f32(sums[r], products, d);
+    sums[r] = vfmaq_f32(sums[r], scaled_halves(halves[0][r], halves[1][r], x->scale), d);
     const int8x8_t high = vld1_s8(x->sum_high);
     const uint8x8_t low = vld1_u8(x->sum_low);
     int32x4_t offsets = vdotq_lane_s32(vdupq_n_s32(0), vreinterpretq_s8_u8(first), high, 0);
@@ -360,6 +436,62 @@ HEARTH_INLINE void add_block(const Q4_Kx4& w, const XBlock* x, std::int64_t x_ro
     sums[r] =
         vfmsq_f32(sums[r], vmulq_n_f32(vcvtq_f32_s32(vreinterpretq_s32_u32(lower)), x->sum_scale), dmin);
   }
+}
+
+// Of sub-blocks [FIRST, FIRST + 8) the sums of the products, times their scales.
+template <int FIRST, int ROWS>
+HEARTH_INLINE void add_half(const Q6_Kx4& w, const XSixBits* x, std::int64_t x_row, int32x4_t (&sums)[ROWS]) {
+#pragma GCC unroll 2
+  for (int pair = FIRST; pair < FIRST + 8; pair += 2) {
+    const int16x8_t scales = vmovl_s8(vld1_s8(w.scale[pair]));
+#pragma GCC unroll 2
+    for (int s = pair; s < pair + 2; ++s) {
+      const int32x4_t scale = s == pair ? vmovl_s16(vget_low_s16(scales)) : vmovl_high_s16(scales);
+      const uint8x16_t bits = vld1q_u8(w.high[s]), first = vld1q_u8(w.low[s][0]),
+                       second = vld1q_u8(w.low[s][1]);
+      const XSixBits* row = x;
+#pragma GCC unroll 4
+      for (int r = 0; r < ROWS; ++r, row += x_row) {
+        const int8x16_t pairs = vld1q_s8(row->pairs[s]), halves = vld1q_s8(row->halves[s]);
+        int32x4_t products = vld1q_dup_s32(row->start + s);
+#if defined(__ARM_FEATURE_MATMUL_INT8)
+        products = add_products<0>(products, vshlq_n_u8(bits, 6), pairs);
+        products = add_products<1>(products, vshlq_n_u8(bits, 4), pairs);
+        products = add_products<2>(products, vshlq_n_u8(bits, 2), pairs);
+        products = add_products<3>(products, bits, pairs);
+        int32x4_t lower = add_products<2>(vdupq_n_s32(0), first, halves);
+        lower = add_products<3>(lower, second, halves);
+        lower = add_products<0>(lower, vshlq_n_u8(first, 4), halves);
+        lower = add_products<1>(lower, vshlq_n_u8(second, 4), halves);
+        products = vaddq_s32(lower, vshlq_n_s32(products, 2));
+#else
+        const uint8x16_t three = vdupq_n_u8(3), fifteen = vdupq_n_u8(15);
+        products = add_products<0>(products, vandq_u8(bits, three), pairs);
+        products = add_products<1>(products, vandq_u8(vshrq_n_u8(bits, 2), three), pairs);
+        products = add_products<2>(products, vandq_u8(vshrq_n_u8(bits, 4), three), pairs);
+        products = vshlq_n_s32(add_products<3>(products, vshrq_n_u8(bits, 6), pairs), 4);
+        products = add_products<0>(products, vandq_u8(first, fifteen), halves);
+        products = add_products<1>(products, vandq_u8(second, fifteen), halves);
+        products = add_products<2>(products, vshrq_n_u8(first, 4), halves);
+        products = add_products<3>(products, vshrq_n_u8(second, 4), halves);
+#endif
+        sums[r] = vmlaq_s32(sums[r], products, scale);
+      }
+    }
+  }
+}
+template <int ROWS>
+HEARTH_INLINE void add_block(const Q6_Kx4& w, const XSixBits* x, std::int64_t x_row,
+                             float32x4_t (&sums)[ROWS]) {
+  int32x4_t halves[2][ROWS];
+#pragma GCC unroll 4
+  for (int r = 0; r < ROWS; ++r) halves[0][r] = halves[1][r] = vdupq_n_s32(0);
+  add_half<0>(w, x, x_row, halves[0]);
+  add_half<8>(w, x, x_row, halves[1]);
+  const float32x4_t d = half_values(w.d);
+#pragma GCC unroll 4
+  for (int r = 0; r < ROWS; ++r, x += x_row)
+    sums[r] = vfmaq_f32(sums[r], scaled_halves(halves[0][r], halves[1][r], x->scale), d);
 }
 
 // Fours of rows of a panel with its part of x, RUNS at a time, which lie far apart: a core reads faster from
@@ -388,7 +520,7 @@ HEARTH_INLINE void multiply_runs(const Quad* weights, std::int64_t apart, std::i
 template <typename Quad, typename X, int ROWS>
 void multiply_rows(const RepackedMatrix& matrix, std::int64_t first_quad, std::int64_t count, const void* x,
                    float* out, std::int64_t stride) {
-  constexpr int runs = ROWS == 1 ? 3 : 1;
+  constexpr int runs = ROWS > 1 ? 1 : std::is_same_v<Quad, Q6_Kx4> ? 2 : 3;
   const std::int64_t apart = count / runs, rest = count - apart * runs;
   const std::int64_t x_row = matrix.depth / Panel<Quad>::elements;
   for (std::int64_t first = 0; first < matrix.depth; first += repacked_panel) {
@@ -404,12 +536,14 @@ void multiply_rows(const RepackedMatrix& matrix, std::int64_t first_quad, std::i
 
 extern const RepackedKernels repacked_kernels_table = {
     true,
-    {repack<Q4_0, Q4_0x4>, repack<Q8_0, Q8_0x4>, repack<Q4_K, Q4_Kx4>},
-    {dequantise<Q4_0x4>, dequantise<Q8_0x4>, dequantise<Q4_Kx4>},
-    {round_pieces<ForHalves, 8>, round_pieces<Plain, 0>, round_blocks},
-    {8 * sizeof(XPiece), 8 * sizeof(XPiece), sizeof(XBlock)},
-    {multiply_rows<Q4_0x4, XPiece, 1>, multiply_rows<Q8_0x4, XPiece, 1>, multiply_rows<Q4_Kx4, XBlock, 1>},
-    {multiply_rows<Q4_0x4, XPiece, 4>, multiply_rows<Q8_0x4, XPiece, 4>, multiply_rows<Q4_Kx4, XBlock, 4>}};
+    {repack<Q4_0, Q4_0x4>, repack<Q8_0, Q8_0x4>, repack<Q4_K, Q4_Kx4>, repack<Q6_K, Q6_Kx4>},
+    {dequantise<Q4_0x4>, dequantise<Q8_0x4>, dequantise<Q4_Kx4>, dequantise<Q6_Kx4>},
+    {round_pieces<ForHalves, 8>, round_pieces<Plain, 0>, round_blocks, round_six_bits},
+    {8 * sizeof(XPiece), 8 * sizeof(XPiece), sizeof(XBlock), sizeof(XSixBits)},
+    {multiply_rows<Q4_0x4, XPiece, 1>, multiply_rows<Q8_0x4, XPiece, 1>, multiply_rows<Q4_Kx4, XBlock, 1>,
+     multiply_rows<Q6_Kx4, XSixBits, 1>},
+    {multiply_rows<Q4_0x4, XPiece, 4>, multiply_rows<Q8_0x4, XPiece, 4>, multiply_rows<Q4_Kx4, XBlock, 4>,
+     multiply_rows<Q6_Kx4, XSixBits, 4>}};
 #else
 extern const RepackedKernels repacked_kernels_table = {};
 #endif

@@ -272,7 +272,8 @@ void multiply(const void* row_tile, const void* column_tile, std::int64_t pieces
 #define HEARTH_ARRANGE(dtype, Block) arrange_columns<blocks::Block>,
 #define HEARTH_MULTIPLY(dtype, Block) multiply<parts<blocks::Block>, offsets<blocks::Block>>,
 #if defined(__ARM_FEATURE_DOTPROD)
-#define HEARTH_REPACKED(FORMAT) FORMAT(q4_0x4, Q4_0x4) FORMAT(q8_0x4, Q8_0x4) FORMAT(q4_kx4, Q4_Kx4)
+#define HEARTH_REPACKED(FORMAT) \
+  FORMAT(q4_0x4, Q4_0x4) FORMAT(q8_0x4, Q8_0x4) FORMAT(q4_kx4, Q4_Kx4) FORMAT(q6_kx4, Q6_Kx4)
 #define HEARTH_ARRANGE_QUADS(dtype, Quad) arrange_quads<blocks::Quad>,
 #else
 #define HEARTH_REPACKED(FORMAT)
