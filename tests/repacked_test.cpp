@@ -29,11 +29,16 @@ struct Variant {
 
 std::vector<Variant> variants() {
   std::vector<Variant> list;
+  [[maybe_unused]] const auto add = [&](cpu::BytesIsa needed, Variant variant) {
+    if (cpu::best_bytes_isa() >= needed) list.push_back(variant);
+  };
 #if defined(__aarch64__)
-  if (cpu::best_bytes_isa() >= cpu::BytesIsa::dotprod)
-    list.push_back({"dotprod", &cpu::dotprod::repacked_kernels_table});
-  if (cpu::best_bytes_isa() >= cpu::BytesIsa::i8mm)
-    list.push_back({"i8mm", &cpu::i8mm::repacked_kernels_table});
+  add(cpu::BytesIsa::dotprod, {"dotprod", &cpu::dotprod::repacked_kernels_table});
+  add(cpu::BytesIsa::i8mm, {"i8mm", &cpu::i8mm::repacked_kernels_table});
+#elif defined(__x86_64__)
+  add(cpu::BytesIsa::avx2, {"avx2", &cpu::avx2::repacked_kernels_table});
+  add(cpu::BytesIsa::avx512, {"avx512", &cpu::avx512::repacked_kernels_table});
+  add(cpu::BytesIsa::vnni, {"vnni", &cpu::vnni::repacked_kernels_table});
 #endif
   return list;
 }

@@ -23,7 +23,7 @@ struct TileProductKernels {
   std::int64_t row_piece_bytes, column_piece_bytes;  // of a piece of a tile; the latter at most
   // One tile of `count` rows, the whole depth of them; those that are missing are 0.
   void (*arrange_rows)(RoundedRows x, std::int64_t count, std::int64_t pieces, void* tile);
-  // One tile of `count` rows of weights, `stride` bytes apart; of repacked ones always four, which is a tile.
+  // One tile of `count` rows of weights, `stride` bytes apart; of repacked ones fours, of a panel.
   void (*arrange_columns[tile_format_count])(const void* weights, std::int64_t stride, std::int64_t count,
                                              std::int64_t pieces, void* tile);
   // out: (rows, columns), rows `stride` apart, added to or replaced.

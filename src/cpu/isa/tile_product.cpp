@@ -130,19 +130,22 @@ void arrange_columns(const void* weights, std::int64_t stride, std::int64_t coun
   }
 }
 
-#if defined(__ARM_FEATURE_DOTPROD)
-static_assert(tile_columns == 4);
+// `weights`: a panel of fours of rows, from the tile's first on.
 template <typename Quad>
-void arrange_quads(const void* weights, std::int64_t, std::int64_t, std::int64_t pieces_count, void* tile) {
+void arrange_quads(const void* weights, std::int64_t, std::int64_t count, std::int64_t pieces_count,
+                   void* tile) {
+  using Target = ColumnPiece<parts<Quad>, offsets<Quad>>;
   constexpr int inside = pieces<Quad>;
-  const auto* quad = static_cast<const Quad*>(weights);
-  auto* const tiles = static_cast<ColumnPiece<parts<Quad>, offsets<Quad>>*>(tile);
-  for (std::int64_t b = 0; b < pieces_count / inside; ++b)
-    for (int i = 0; i < inside; ++i)
-      for (int column = 0; column < tile_columns; ++column)
-        arrange(unpack(quad[b], i, column), column, tiles[b * inside + i]);
+  const std::int64_t blocks = pieces_count / inside;
+  auto* const tiles = static_cast<Target*>(tile);
+  if (count < tile_columns) std::memset(tile, 0, static_cast<std::size_t>(pieces_count) * sizeof(Target));
+  for (int first = 0; first < count; first += 4) {
+    const auto* quad = static_cast<const Quad*>(weights) + first / 4 * blocks;
+    for (std::int64_t b = 0; b < blocks; ++b)
+      for (int i = 0; i < inside; ++i)
+        for (int r = 0; r < 4; ++r) arrange(unpack(quad[b], i, r), first + r, tiles[b * inside + i]);
+  }
 }
-#endif
 #endif
 
 #if defined(__ARM_FEATURE_MATMUL_INT8)
@@ -271,13 +274,9 @@ void multiply(const void* row_tile, const void* column_tile, std::int64_t pieces
 #if defined(HEARTH_TILES)
 #define HEARTH_ARRANGE(dtype, Block) arrange_columns<blocks::Block>,
 #define HEARTH_MULTIPLY(dtype, Block) multiply<parts<blocks::Block>, offsets<blocks::Block>>,
-#if defined(__ARM_FEATURE_DOTPROD)
 #define HEARTH_REPACKED(FORMAT) \
   FORMAT(q4_0x4, Q4_0x4) FORMAT(q8_0x4, Q8_0x4) FORMAT(q4_kx4, Q4_Kx4) FORMAT(q6_kx4, Q6_Kx4)
 #define HEARTH_ARRANGE_QUADS(dtype, Quad) arrange_quads<blocks::Quad>,
-#else
-#define HEARTH_REPACKED(FORMAT)
-#endif
 extern const TileProductKernels tile_product_kernels_table = {
     tile_rows,
     tile_columns,
