@@ -9,6 +9,7 @@
 #include "hearth/ops.h"
 #include "hearth/quantise.h"
 #include "hearth/random.h"
+#include "tensor/repacked.h"
 
 namespace hearth::bench {
 
@@ -30,14 +31,17 @@ void quantised(Report& report, const Options& options) {
     std::vector<std::byte> bytes;
     for (std::int64_t i = 0; i < columns / 64; ++i) bytes.insert(bytes.end(), rows.begin(), rows.end());
     const Tensor weight = from_blocks(bytes, {columns, depth}, format);
-    for (const std::int64_t count : {1, 4}) {
-      const Tensor x = narrow(one, 0, 0, count);
-      const auto times = medians({copy, [&] { linear(x, weight).eval(); }}, seconds);
-      const double speed = static_cast<double>(weight.nbytes()) / times[1];
-      report.add({"quantised", fmt::format("{} x {} x {}, {}", count, columns, depth, dtype_name(format)),
-                  speed * 1e-9, "GB/s", speed / (2.0 * static_cast<double>(copy_bytes) / times[0]), "copy",
-                  -1});
-    }
+    std::vector<Tensor> forms{weight};  // as files have it, and as a language model has it
+    if (const auto other = repacked({&weight, 1}, weight.shape())) forms.push_back(*other);
+    for (const Tensor& form : forms)
+      for (const std::int64_t count : {1, 4}) {
+        const Tensor x = narrow(one, 0, 0, count);
+        const auto times = medians({copy, [&] { linear(x, form).eval(); }}, seconds);
+        const double speed = static_cast<double>(form.nbytes()) / times[1];
+        report.add(
+            {"quantised", fmt::format("{} x {} x {}, {}", count, columns, depth, dtype_name(form.dtype())),
+             speed * 1e-9, "GB/s", speed / (2.0 * static_cast<double>(copy_bytes) / times[0]), "copy", -1});
+      }
     const auto times =
         medians({[&] { linear(many, numbers).eval(); }, [&] { linear(many, weight).eval(); }}, seconds);
     const double operations = 2.0 * 256 * static_cast<double>(columns * depth);

@@ -70,8 +70,8 @@ struct LoadOptions {
   DType cache_dtype = DType::f16;             // of keys and values: f32, f16, bf16, q8_0
   std::int64_t sequences = 1;                 // that have room in the cache, each of `context` tokens
   std::function<void(double)> progress = {};  // called with the part loaded
-  // On a CPU, copies weights in q4_0 and q4_k into the order in which it generates fastest, where it gains by
-  // that and the model fits the memory; otherwise they are used where the file is mapped.
+  // On a CPU, copies weights in q4_0, q8_0, q4_k and q6_k into the order in which it generates fastest, where
+  // it has instructions for that and the model fits the memory; others are used where the file is mapped.
   bool repack = true;
 };
 

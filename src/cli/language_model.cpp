@@ -68,8 +68,8 @@ void add_model_options(CLI::App& command, ModelOptions& options) {
       ->capture_default_str();
   command.add_flag(
       "--repack,!--no-repack", options.load.repack,
-      "On a CPU, copy weights in q4_0 and q4_k into an order that generates faster (default), or "
-      "use them where the file is mapped");
+      "On a CPU, copy weights into an order that generates faster, where there is one (default), or use "
+      "them where the file is mapped");
 }
 
 void add_language_model_options(CLI::App& command, LanguageModelOptions& options) {
