@@ -48,8 +48,10 @@ TEST(BpeTraining, LearnsWhatHuggingFaceLearns) {
     const auto& merges = *std::get<BpeModel>(definition.model).merges;
     ASSERT_EQ(merges.size(), run["merges"].size());
     for (std::size_t i = 0; i < merges.size(); ++i) {
-      EXPECT_EQ(tokens[static_cast<std::size_t>(merges[i].left)], run["merges"][i][0]) << i;
-      EXPECT_EQ(tokens[static_cast<std::size_t>(merges[i].right)], run["merges"][i][1]) << i;
+      EXPECT_EQ(tokens[static_cast<std::size_t>(merges[i].left)], run["merges"][i][0].get<std::string>())
+          << i;
+      EXPECT_EQ(tokens[static_cast<std::size_t>(merges[i].right)], run["merges"][i][1].get<std::string>())
+          << i;
     }
     for (const auto& sample : run["samples"])
       EXPECT_EQ(tokenizer_of(definition).encode(sample["text"].get<std::string>(), {.add_special = false}),

@@ -58,12 +58,12 @@ void expect_result(const Json& expected, Render render) {
     if (expected.is_string())
       EXPECT_EQ(fnv1a(text) + " " + std::to_string(text.size()), expected.get<std::string>()) << text;
     else if (expected.contains("text"))
-      EXPECT_TRUE(text == expected["text"]) << difference(text, expected["text"]);
+      EXPECT_TRUE(text == expected["text"].get<std::string>()) << difference(text, expected["text"]);
     else
       ADD_FAILURE() << "no error; Jinja2 has " << expected.dump() << "\n  got " << text;
   } catch (const TemplateError& error) {
     if (expected.contains("raised"))
-      EXPECT_TRUE(error.raised() && error.message() == expected["raised"])
+      EXPECT_TRUE(error.raised() && error.message() == expected["raised"].get<std::string>())
           << error.what() << "\n  expected " << expected["raised"];
     else
       EXPECT_TRUE(expected.contains("error") && !error.raised()) << error.what();
@@ -79,7 +79,8 @@ TEST(ChatTemplate, RendersLikeJinja2) {
   std::size_t renderings = 0;
   for (const auto& row : all["templates"]) {
     const std::string name = row["name"], source = contents(folder / name);
-    ASSERT_EQ(fnv1a(source), row["source"]) << name << " has changed: run golden/make_chat_templates.py";
+    ASSERT_EQ(fnv1a(source), row["source"].get<std::string>())
+        << name << " has changed: run golden/make_chat_templates.py";
     for (std::size_t i = 0; i < conversations.size(); ++i) {
       const Json& chat = conversations[i];
       SCOPED_TRACE(name + ", conversation '" + chat["name"].get<std::string>() + "'");

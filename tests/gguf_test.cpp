@@ -50,7 +50,7 @@ constexpr const char* kinds[] = {"UINT8", "INT8",   "UINT16", "INT16",  "UINT32"
 void expect_value(const GgufValue& value, const json& expected) {
   const auto* array = std::get_if<GgufArray>(&value);
   if (!array) {
-    EXPECT_EQ(kinds[value.index()], expected["type"]);
+    EXPECT_EQ(kinds[value.index()], expected["type"].get<std::string>());
     std::visit(
         [&]<typename T>(const T& alternative) {
           if constexpr (!std::is_same_v<T, GgufArray>) {
@@ -60,7 +60,7 @@ void expect_value(const GgufValue& value, const json& expected) {
         value);
     return;
   }
-  EXPECT_EQ(std::string("ARRAY ") + kinds[array->values.index()], expected["type"]);
+  EXPECT_EQ(std::string("ARRAY ") + kinds[array->values.index()], expected["type"].get<std::string>());
   std::visit(
       [&](const auto& values) {
         using T = typename std::decay_t<decltype(values)>::value_type;
@@ -68,7 +68,7 @@ void expect_value(const GgufValue& value, const json& expected) {
           EXPECT_EQ(values.size(), expected["length"]);
           Fnv hash;
           for (const T& element : values) hash.add(element);
-          EXPECT_EQ(hash.text(), expected["hash"]);
+          EXPECT_EQ(hash.text(), expected["hash"].get<std::string>());
         }
       },
       array->values);
@@ -87,14 +87,14 @@ void expect_file(const std::string& path, const json& expected) {
   for (std::size_t i = 0; i < file.names().size(); ++i) {
     const auto& name = file.names()[i];
     const auto& tensor = expected["tensors"][i];
-    EXPECT_EQ(name, tensor["name"]);
-    EXPECT_EQ(file.type_name(name), tensor["type"]);
+    EXPECT_EQ(name, tensor["name"].get<std::string>());
+    EXPECT_EQ(file.type_name(name), tensor["type"].get<std::string>());
     EXPECT_EQ(json(std::vector(file.shape(name).begin(), file.shape(name).end())), tensor["shape"]);
     const auto bytes = file.bytes(name);
     EXPECT_EQ(bytes.size(), tensor["bytes"]);
     Fnv hash;
     hash.add(bytes.first(std::min<std::size_t>(bytes.size(), 4096)));
-    EXPECT_EQ(hash.text(), tensor["hash"]);
+    EXPECT_EQ(hash.text(), tensor["hash"].get<std::string>());
   }
 }
 

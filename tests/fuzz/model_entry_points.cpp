@@ -1,5 +1,7 @@
 // config.json of language models, for fuzzing.
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 
 #include "fuzz/entry_points.h"
 #include "hearth/error.h"
@@ -17,8 +19,9 @@ void require(bool holds, const char* what) {
 void model_config(io::Bytes file) {
   const auto json = nlohmann::json::parse(io::as_text(file), nullptr, false);
   if (!json.is_object()) throw FormatError("[model] not a JSON object");
-  const auto& architecture = llm::folder_architecture(json, "file");
-  const auto config = llm::read_folder_config(json, architecture, "file");
+  const std::filesystem::path path = "file";
+  const auto& architecture = llm::folder_architecture(json, path);
+  const auto config = llm::read_folder_config(json, architecture, path);
   require(static_cast<std::int64_t>(config.windows.size()) == config.layers, "a window for each layer");
   for (const auto window : config.windows) require(window >= 0, "windows are sizes");
   for (const auto* rope : {&config.rope, &config.local_rope})
