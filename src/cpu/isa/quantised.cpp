@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "cpu/isa/pieces.h"
+#include "cpu/isa/rounding.h"
 #include "cpu/quantised_kernels.h"
 #if defined(__ARM_FEATURE_DOTPROD)
 #include "cpu/isa/quads.h"
@@ -26,25 +27,11 @@ void dequantise(const void* blocks, float* out, std::int64_t count) {
 
 void round_rows(const float* x, RoundedRows out, std::int64_t count) {
   for (std::int64_t b = 0; b < count / 32; ++b, x += 32) {
-    // As integers, so that NaN counts as larger than infinity, and both as larger than numbers.
-    std::uint32_t largest = 0;
-    for (int i = 0; i < 32; ++i) {
-      const std::uint32_t magnitude = std::bit_cast<std::uint32_t>(x[i]) & 0x7fffffffu;
-      largest = magnitude > largest ? magnitude : largest;
-    }
-    const bool finite = largest < 0x7f800000u;
-    const float most = std::bit_cast<float>(largest);
-    const float by = finite && most >= 1e-30f ? 127.0f / most : 0.0f;
-    const float scale = finite ? most / 127.0f : std::bit_cast<float>(0x7fc00000u);
-    std::int32_t q[32];
-    for (int i = 0; i < 32; ++i) q[i] = finite ? static_cast<std::int32_t>(__builtin_rintf(x[i] * by)) : 0;
-    std::int32_t sums[2] = {0, 0};
-    for (int i = 0; i < 16; ++i) sums[0] += q[i];
-    for (int i = 16; i < 32; ++i) sums[1] += q[i];
-    for (int i = 0; i < 32; ++i) out.q[32 * b + i] = static_cast<std::int8_t>(q[i]);
-    out.scale[b] = scale;
-    for (int half = 0; half < 2; ++half) out.sum[2 * b + half] = scale * static_cast<float>(sums[half]);
-    out.whole[b] = scale * static_cast<float>(sums[0] + sums[1]);
+    const RoundedRun run = round_run(x, out.q + 32 * b);
+    out.scale[b] = run.scale;
+    for (int half = 0; half < 2; ++half)
+      out.sum[2 * b + half] = run.scale * static_cast<float>(run.sums[half]);
+    out.whole[b] = run.scale * static_cast<float>(run.sums[0] + run.sums[1]);
   }
 }
 

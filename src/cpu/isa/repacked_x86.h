@@ -5,10 +5,8 @@
 // is done.
 #pragma once
 
-#include <bit>
-#include <cmath>
-
 #include "cpu/isa/pieces.h"
+#include "cpu/isa/rounding.h"
 
 namespace hearth::cpu::HEARTH_ISA {
 namespace {
@@ -27,23 +25,10 @@ struct XBlock {
 void round_pieces(const float* x, void* out, std::int64_t count) {
   auto* to = static_cast<XPiece*>(out);
   for (std::int64_t p = 0; p < count / 32; ++p, ++to, x += 32) {
-    // As integers, so that NaN counts as larger than infinity, and both as larger than numbers.
-    std::uint32_t largest = 0;
-    for (int i = 0; i < 32; ++i) {
-      const std::uint32_t magnitude = std::bit_cast<std::uint32_t>(x[i]) & 0x7fffffffu;
-      largest = magnitude > largest ? magnitude : largest;
-    }
-    const bool finite = largest < 0x7f800000u;
-    const float most = std::bit_cast<float>(largest);
-    const float by = finite && most >= 1e-30f ? 127.0f / most : 0.0f;
-    to->scale = finite ? most / 127.0f : std::bit_cast<float>(0x7fc00000u);
-    std::int32_t q[32], sums[2] = {0, 0};
-    for (int i = 0; i < 32; ++i) q[i] = finite ? static_cast<std::int32_t>(__builtin_rintf(x[i] * by)) : 0;
-    for (int i = 0; i < 16; ++i) sums[0] += q[i];
-    for (int i = 16; i < 32; ++i) sums[1] += q[i];
-    for (int i = 0; i < 32; ++i) to->q[i] = static_cast<std::int8_t>(q[i]);
-    for (int half = 0; half < 2; ++half) to->sum[half] = to->scale * static_cast<float>(sums[half]);
-    to->whole = to->scale * static_cast<float>(sums[0] + sums[1]);
+    const RoundedRun run = round_run(x, to->q);
+    to->scale = run.scale;
+    for (int half = 0; half < 2; ++half) to->sum[half] = run.scale * static_cast<float>(run.sums[half]);
+    to->whole = run.scale * static_cast<float>(run.sums[0] + run.sums[1]);
   }
 }
 
