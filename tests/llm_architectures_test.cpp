@@ -426,6 +426,15 @@ TEST_F(OldGguf, LinearRopeUnderItsFirstKey) {
   expect_prefill(Model::load(path_, options_for(model, {})), model);
 }
 
+TEST_F(OldGguf, NoneIsNoTokenizer) {
+  Golden model = golden("llama");
+  model.json["gguf"]["tokenizer.ggml.model"] = "none";
+  write_gguf(path_, model);
+  const Model loaded = Model::load(path_, options_for(model, {}));
+  expect_prefill(loaded, model);
+  test::expect_error<ValueError>([&] { loaded.tokenizer(); }, {"came without a tokenizer"});
+}
+
 TEST(WithoutTokenizer, TokensRunAndTextIsRefused) {
   const test::TemporaryFolder folder;
   const Golden& llama = golden("llama");

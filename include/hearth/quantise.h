@@ -32,7 +32,7 @@ Tensor from_blocks(std::span<const std::byte> blocks, const Shape& shape, DType 
 
 // x (..., K) @ transposed(weight (N, K)) -> (..., N), in the dtype of x (floating), with sums in f32.
 // linear() does it for such a weight. Each run of 32 elements of x is rounded to 8 bits and a scale, which
-// costs about 0.4 % of the run's largest element (a language model's repacked weights in q4_k and q6_k may
+// costs about 0.4 % of the run's largest element (a language model's repacked weights in q4_k may
 // take runs of 128); but many rows are multiplied in f16 or bf16 on a GPU, and in f32 on a CPU without
 // instructions for products of bytes. A row with a NaN or an infinity gives NaN. The weight may also be f16
 // or bf16: rows of x are multiplied as they are, but many are rounded to the weight's dtype on a GPU.

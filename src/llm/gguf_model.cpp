@@ -190,7 +190,7 @@ ModelFile open_gguf_model(const std::filesystem::path& path) {
   };
   model.names = [file] { return file.names(); };
   model.tokenizer = [file]() -> std::optional<Tokenizer> {
-    if (!file.metadata().contains("tokenizer.ggml.model")) return {};
+    if (file.get<std::string>("tokenizer.ggml.model").value_or("none") == "none") return {};
     return Tokenizer::from_gguf(file);
   };
   return model;

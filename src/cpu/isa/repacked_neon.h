@@ -138,7 +138,7 @@ void round_blocks(const float* x, void* out, std::int64_t count) {
 struct alignas(16) XSixBits {
   std::int8_t halves[16][16], pairs[16][16];
   std::int32_t start[16];  // what the 32s, which stand for 0, add to the sums of the pairs
-  float scale[2];
+  float scale[8];
 };
 #if defined(__ARM_FEATURE_MATMUL_INT8)
 // As ForHalves, and the same for four pairs of bits: b << 6, b << 4, b << 2 and b are multiplied, of which
@@ -178,10 +178,10 @@ struct WithPairs {
 void round_six_bits(const float* x, void* out, std::int64_t count) {
   auto* to = static_cast<XSixBits*>(out);
   for (std::int64_t b = 0; b < count / 256; ++b, ++to)
-    for (int half = 0; half < 2; ++half) {
-      const Rounding rounding = rounding_of<WithPairs>(x, 128);
-      to->scale[half] = rounding.scale / ForHalves::unit;
-      for (int s = 8 * half; s < 8 * half + 8; ++s, x += 16)
+    for (int piece = 0; piece < 8; ++piece) {
+      const Rounding rounding = rounding_of<WithPairs>(x, 32);
+      to->scale[piece] = rounding.scale / ForHalves::unit;
+      for (int s = 2 * piece; s < 2 * piece + 2; ++s, x += 16)
         to->start[s] = round_sixteen(x, rounding.by, to->halves[s], to->pairs[s]);
     }
 }
@@ -319,11 +319,16 @@ HEARTH_INLINE void add_block(const Q4_Kx4& w, const XBlock* x, std::int64_t x_ro
   }
 }
 
-// Of sub-blocks [FIRST, FIRST + 8) the sums of the products, times their scales.
-template <int FIRST, int ROWS>
-HEARTH_INLINE void add_half(const Q6_Kx4& w, const XSixBits* x, std::int64_t x_row, int32x4_t (&sums)[ROWS]) {
+template <int ROWS>
+HEARTH_INLINE void add_block(const Q6_Kx4& w, const XSixBits* x, std::int64_t x_row, Sums (&sums)[ROWS]) {
+  float32x4_t products_of_block[ROWS];
+#pragma GCC unroll 4
+  for (int r = 0; r < ROWS; ++r) products_of_block[r] = vdupq_n_f32(0);
 #pragma GCC unroll 2
-  for (int pair = FIRST; pair < FIRST + 8; pair += 2) {
+  for (int pair = 0; pair < 16; pair += 2) {
+    int32x4_t both[ROWS];  // of the two sub-blocks, times their scales
+#pragma GCC unroll 4
+    for (int r = 0; r < ROWS; ++r) both[r] = vdupq_n_s32(0);
     const int16x8_t scales = vmovl_s8(vld1_s8(w.scale[pair]));
 #pragma GCC unroll 2
     for (int s = pair; s < pair + 2; ++s) {
@@ -356,24 +361,18 @@ HEARTH_INLINE void add_half(const Q6_Kx4& w, const XSixBits* x, std::int64_t x_r
         products = add_products<2>(products, vshrq_n_u8(first, 4), halves);
         products = add_products<3>(products, vshrq_n_u8(second, 4), halves);
 #endif
-        sums[r] = vmlaq_s32(sums[r], products, scale);
+        both[r] = vmlaq_s32(both[r], products, scale);
       }
     }
-  }
-}
-template <int ROWS>
-HEARTH_INLINE void add_block(const Q6_Kx4& w, const XSixBits* x, std::int64_t x_row, Sums (&sums)[ROWS]) {
-  int32x4_t halves[2][ROWS];
 #pragma GCC unroll 4
-  for (int r = 0; r < ROWS; ++r) halves[0][r] = halves[1][r] = vdupq_n_s32(0);
-  add_half<0>(w, x, x_row, halves[0]);
-  add_half<8>(w, x, x_row, halves[1]);
+    for (int r = 0; r < ROWS; ++r)
+      products_of_block[r] =
+          vfmaq_n_f32(products_of_block[r], vcvtq_f32_s32(both[r]), x[r * x_row].scale[pair / 2]);
+  }
   const float32x4_t d = half_values(w.d);
 #pragma GCC unroll 4
-  for (int r = 0; r < ROWS; ++r, x += x_row)
-    sums[r] = vfmaq_f32(sums[r], scaled_halves(halves[0][r], halves[1][r], x->scale), d);
+  for (int r = 0; r < ROWS; ++r) sums[r] = vfmaq_f32(sums[r], products_of_block[r], d);
 }
-
 // ---- by format: x, and how many fours of rows are multiplied at a time
 template <typename Quad>
 struct ColumnsOf;
