@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/block_formats.h"
-#include "cpu/quantised_kernels.h"
+#include "cpu/repack.h"
 #include "cpu/repacked_kernels.h"
 #include "cpu/tile_product_kernels.h"
 #include "hearth/error.h"
@@ -49,18 +49,7 @@ class Repacked : public ::testing::TestWithParam<DType> {
     if (variants().empty()) GTEST_SKIP() << "this machine multiplies with weights as files have them";
   }
   static DType format() { return GetParam(); }
-  static DType target() {
-    switch (format()) {
-      case DType::q4_0:
-        return DType::q4_0x4;
-      case DType::q8_0:
-        return DType::q8_0x4;
-      case DType::q4_k:
-        return DType::q4_kx4;
-      default:
-        return DType::q6_kx4;
-    }
-  }
+  static DType target() { return cpu::repacked_format(format()); }
   static std::size_t index() {
     return static_cast<std::size_t>(target()) - static_cast<std::size_t>(DType::q4_0x4);
   }

@@ -135,15 +135,22 @@ constexpr float mxfp4_scale(std::uint8_t e) {  // the lowest two are not normal 
   FORMAT(q6_k, Q6_K) \
   FORMAT(iq4_nl, IQ4_NL) \
   FORMAT(mxfp4, MXFP4)
+
+// Those that are repacked, as files have them and in fours of rows.
+#define HEARTH_REPACKED_FORMATS(FORMAT) \
+  FORMAT(q4_0, Q4_0, q4_0x4, Q4_0x4) \
+  FORMAT(q8_0, Q8_0, q8_0x4, Q8_0x4) \
+  FORMAT(q4_k, Q4_K, q4_kx4, Q4_Kx4) \
+  FORMAT(q6_k, Q6_K, q6_kx4, Q6_Kx4)
 // clang-format on
 
 #define HEARTH_CHECK_SIZE(dtype, Block) static_assert(sizeof(Block) == block_bytes(DType::dtype));
 HEARTH_BLOCK_FORMATS(HEARTH_CHECK_SIZE)
 #undef HEARTH_CHECK_SIZE
-static_assert(sizeof(Q4_0x4) == 4 * block_bytes(DType::q4_0x4));
-static_assert(sizeof(Q8_0x4) == 4 * block_bytes(DType::q8_0x4));
-static_assert(sizeof(Q4_Kx4) == 4 * block_bytes(DType::q4_kx4));
-static_assert(sizeof(Q6_Kx4) == 4 * block_bytes(DType::q6_kx4));
+#define HEARTH_CHECK_SIZE(dtype, Block, fours, Quad) \
+  static_assert(sizeof(Quad) == 4 * block_bytes(DType::fours));
+HEARTH_REPACKED_FORMATS(HEARTH_CHECK_SIZE)
+#undef HEARTH_CHECK_SIZE
 
 // Encodes `count` blocks, on the calling thread. Throws ValueError if a value is not finite or a scale is
 // beyond f16. `importance` has a number for each value, not negative: how much its squared error counts where

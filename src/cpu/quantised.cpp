@@ -7,6 +7,7 @@
 #include <limits>
 #include <memory>
 
+#include "base/block_formats.h"
 #include "base/thread_pool.h"
 #include "cpu/blas.h"
 #include "cpu/dense.h"
@@ -402,14 +403,11 @@ void multiply_blocks(DType format, const float* x, const void* weights, float* o
 DType repacked_format(DType format) {
   if (!repacked_kernels().there) return format;
   switch (format) {
-    case DType::q4_0:
-      return DType::q4_0x4;
-    case DType::q8_0:
-      return DType::q8_0x4;
-    case DType::q4_k:
-      return DType::q4_kx4;
-    case DType::q6_k:
-      return DType::q6_kx4;
+#define HEARTH_REPACKED(dtype, Block, fours, Quad) \
+  case DType::dtype:                               \
+    return DType::fours;
+    HEARTH_REPACKED_FORMATS(HEARTH_REPACKED)
+#undef HEARTH_REPACKED
     default:
       return format;
   }

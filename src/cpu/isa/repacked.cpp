@@ -183,21 +183,19 @@ void multiply_rows(const RepackedMatrix& matrix, std::int64_t first_quad, std::i
 
 }  // namespace
 
-#define HEARTH_REPACKED(ENTRY) \
-  { ENTRY(Q4_0, Q4_0x4), ENTRY(Q8_0, Q8_0x4), ENTRY(Q4_K, Q4_Kx4), ENTRY(Q6_K, Q6_Kx4) }
-#define HEARTH_REPACK(Block, Quad) repack<Block, Quad>
-#define HEARTH_DEQUANTISE(Block, Quad) dequantise<Quad>
-#define HEARTH_ROUND(Block, Quad) ColumnsOf<Quad>::round
-#define HEARTH_ROUNDED_BYTES(Block, Quad) 8 / pieces<Quad> * sizeof(ColumnsOf<Quad>::X)
-#define HEARTH_MULTIPLY_ROW(Block, Quad) multiply_rows<Quad, 1>
-#define HEARTH_MULTIPLY_FOUR_ROWS(Block, Quad) multiply_rows<Quad, 4>
+#define HEARTH_REPACK(dtype, Block, fours, Quad) repack<Block, Quad>,
+#define HEARTH_DEQUANTISE(dtype, Block, fours, Quad) dequantise<Quad>,
+#define HEARTH_ROUND(dtype, Block, fours, Quad) ColumnsOf<Quad>::round,
+#define HEARTH_ROUNDED_BYTES(dtype, Block, fours, Quad) 8 / pieces<Quad> * sizeof(ColumnsOf<Quad>::X),
+#define HEARTH_MULTIPLY_ROW(dtype, Block, fours, Quad) multiply_rows<Quad, 1>,
+#define HEARTH_MULTIPLY_FOUR_ROWS(dtype, Block, fours, Quad) multiply_rows<Quad, 4>,
 extern const RepackedKernels repacked_kernels_table = {true,
-                                                       HEARTH_REPACKED(HEARTH_REPACK),
-                                                       HEARTH_REPACKED(HEARTH_DEQUANTISE),
-                                                       HEARTH_REPACKED(HEARTH_ROUND),
-                                                       HEARTH_REPACKED(HEARTH_ROUNDED_BYTES),
-                                                       HEARTH_REPACKED(HEARTH_MULTIPLY_ROW),
-                                                       HEARTH_REPACKED(HEARTH_MULTIPLY_FOUR_ROWS)};
+                                                       {HEARTH_REPACKED_FORMATS(HEARTH_REPACK)},
+                                                       {HEARTH_REPACKED_FORMATS(HEARTH_DEQUANTISE)},
+                                                       {HEARTH_REPACKED_FORMATS(HEARTH_ROUND)},
+                                                       {HEARTH_REPACKED_FORMATS(HEARTH_ROUNDED_BYTES)},
+                                                       {HEARTH_REPACKED_FORMATS(HEARTH_MULTIPLY_ROW)},
+                                                       {HEARTH_REPACKED_FORMATS(HEARTH_MULTIPLY_FOUR_ROWS)}};
 #else
 extern const RepackedKernels repacked_kernels_table = {};
 #endif

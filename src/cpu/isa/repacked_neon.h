@@ -157,7 +157,7 @@ HEARTH_INLINE std::int32_t round_sixteen(const float* x, float by, std::int8_t* 
     pair[i] = vcvtnq_s32_f32(vsubq_f32(scaled[i], vcvtq_n_f32_s32(later, 6)));
     const int32x4_t value = vaddq_s32(vshlq_n_s32(pair[i], 6), later);
     sum = vaddq_s32(sum, value);
-    later = vshrq_n_s32(vaddq_s32(vshlq_n_s32(pair[i], 6), later), 2);
+    later = vshrq_n_s32(value, 2);
   }
   store_bytes(pairs, pair);
   return -2 * vaddvq_s32(sum);

@@ -274,17 +274,16 @@ void multiply(const void* row_tile, const void* column_tile, std::int64_t pieces
 #if defined(HEARTH_TILES)
 #define HEARTH_ARRANGE(dtype, Block) arrange_columns<blocks::Block>,
 #define HEARTH_MULTIPLY(dtype, Block) multiply<parts<blocks::Block>, offsets<blocks::Block>>,
-#define HEARTH_REPACKED(FORMAT) \
-  FORMAT(q4_0x4, Q4_0x4) FORMAT(q8_0x4, Q8_0x4) FORMAT(q4_kx4, Q4_Kx4) FORMAT(q6_kx4, Q6_Kx4)
-#define HEARTH_ARRANGE_QUADS(dtype, Quad) arrange_quads<blocks::Quad>,
+#define HEARTH_ARRANGE_QUADS(dtype, Block, fours, Quad) arrange_quads<blocks::Quad>,
+#define HEARTH_MULTIPLY_QUADS(dtype, Block, fours, Quad) HEARTH_MULTIPLY(fours, Quad)
 extern const TileProductKernels tile_product_kernels_table = {
     tile_rows,
     tile_columns,
     sizeof(RowPiece),
     sizeof(ColumnPiece<2, true>),
     arrange_rows,
-    {HEARTH_BLOCK_FORMATS(HEARTH_ARRANGE) HEARTH_REPACKED(HEARTH_ARRANGE_QUADS)},
-    {HEARTH_BLOCK_FORMATS(HEARTH_MULTIPLY) HEARTH_REPACKED(HEARTH_MULTIPLY)}};
+    {HEARTH_BLOCK_FORMATS(HEARTH_ARRANGE) HEARTH_REPACKED_FORMATS(HEARTH_ARRANGE_QUADS)},
+    {HEARTH_BLOCK_FORMATS(HEARTH_MULTIPLY) HEARTH_REPACKED_FORMATS(HEARTH_MULTIPLY_QUADS)}};
 #else
 extern const TileProductKernels tile_product_kernels_table = {};
 #endif
