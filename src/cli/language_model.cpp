@@ -66,10 +66,9 @@ void add_model_options(CLI::App& command, ModelOptions& options) {
   command.add_option("--cache-type,--cache", options.cache, "Type of keys and values: f16, bf16, f32, q8_0")
       ->check(CLI::IsMember({"f16", "bf16", "f32", "q8_0"}))
       ->capture_default_str();
-  command.add_flag(
-      "--repack,!--no-repack", options.load.repack,
-      "On a CPU, copy weights into an order that generates faster, where there is one (default), or use "
-      "them where the file is mapped");
+  command.add_flag_callback(
+      "--no-repack", [&options] { options.load.repack = false; },
+      "On a CPU, use weights where the file is mapped instead of copying them into an order that is faster");
 }
 
 void add_language_model_options(CLI::App& command, LanguageModelOptions& options) {
