@@ -30,7 +30,7 @@ struct StorePart {
   void* out;
 };
 
-// `from`, `to`: types of the kernel's language; bytes that are moved as one, where nothing is converted.
+// `from`, `to`: types of the kernel's language; bytes that are moved as one, or packets of what is converted.
 KernelSource store_source(std::string_view from, std::string_view to, std::size_t parts, std::size_t loads) {
   // Not one of two that is chosen first: that would be a copy in memory.
   constexpr std::string_view one = "  store_part(part, count, length, rows, fault);\n",
@@ -64,30 +64,25 @@ class StoreRowsKernel final : public Kernel {
     }
     if (elements == 0) return;
     length_ = elements / count_;
-    if (from_ != to_) return;
-    unit_ = std::gcd<std::int64_t>(16, length_ * element());
-    for (const Part& part : parts_) unit_ = std::gcd(unit_, unit_bytes(part.places, 1, dtype_size(to_)));
+    const std::size_t element = dtype_size(from_);
+    unit_ = std::gcd<std::int64_t>(16, length_ * static_cast<std::int64_t>(element));
+    for (const Part& part : parts_) unit_ = std::gcd(unit_, unit_bytes(part.places, 1, element));
+    unit_ /= static_cast<std::int64_t>(element);
   }
 
   void run(const KernelArguments& arguments) const override {
-    std::int64_t bytes = unit_;
+    std::int64_t unit = unit_;
     for (std::size_t part = 0; part < parts_.size(); ++part) {
       void* const* in = arguments.inputs + part * part_inputs;
       if (in[0] != arguments.outputs[part])  // else in place
         copy_->run({in, arguments.outputs + part, arguments.numbers, arguments.scratch});
-      bytes = aligned_unit(aligned_unit(bytes, in[2]), arguments.outputs[part]);
+      unit = aligned_unit(unit * size_of(from_), in[2]) / size_of(from_);
+      unit = aligned_unit(unit * size_of(to_), arguments.outputs[part]) / size_of(to_);
     }
     if (length_ == 0) return;
-    if (from_ != to_) {
-      const auto source = [&] {
-        return store_source(storage_type(from_), storage_type(to_), parts_.size(), 0);
-      };
-      return launch(converting_.get(device_, source, "store_rows"), 1, arguments);
-    }
-    const auto source = [&] {
-      return store_source(unit_type(bytes), unit_type(bytes), parts_.size(), static_cast<std::size_t>(bytes));
-    };
-    launch(functions_.get(device_, bytes, source, "store_rows"), bytes / element(), arguments);
+    launch(functions_.get(
+               device_, unit, [&] { return source(unit); }, "store_rows"),
+           unit, arguments);
   }
 
  private:
@@ -97,9 +92,17 @@ class StoreRowsKernel final : public Kernel {
     StridedLoop places;
   };
 
-  std::int64_t element() const { return static_cast<std::int64_t>(dtype_size(to_)); }
+  static std::int64_t size_of(DType dtype) { return static_cast<std::int64_t>(dtype_size(dtype)); }
 
   // `unit`: elements that are moved as one.
+  KernelSource source(std::int64_t unit) const {
+    const std::int64_t bytes = unit * size_of(from_);
+    const auto type = [&](DType dtype) {
+      return from_ == to_ ? std::string(unit_type(bytes))
+                          : fmt::format("Packet<{}, {}>", storage_type(dtype), unit);
+    };
+    return store_source(type(from_), type(to_), parts_.size(), static_cast<std::size_t>(bytes));
+  }
   void launch(const Function& store, std::int64_t unit, const KernelArguments& arguments) const {
     const std::int64_t length = length_ / unit;
     std::vector<StorePart> parts;
@@ -127,9 +130,8 @@ class StoreRowsKernel final : public Kernel {
   std::vector<Part> parts_;
   DType from_, to_;
   std::int64_t rows_, count_;
-  std::int64_t length_ = 0, unit_ = 1;  // elements of a row; bytes that can be moved as one
+  std::int64_t length_ = 0, unit_ = 1;  // elements of a row; of them, how many can be moved as one
   UnitFunctions functions_;
-  LazyFunction converting_;
 };
 
 // ---- cached_attention

@@ -10,7 +10,14 @@ constexpr bool is_same = false;
 template <class A>
 constexpr bool is_same<A, A> = true;
 
-// out: (rows, length) dense; values: (count, length) anywhere, of the same type or of another floating one.
+template <class T, class V, int N>
+DEVICE void convert(Packet<T, N>& to, const Packet<V, N>& from) {
+#pragma unroll
+  for (int e = 0; e < N; ++e) to.element[e] = store<T>((f32)load(from.element[e]));
+}
+
+// out: (rows, length) dense; values: (count, length) anywhere, of the same type, or packets of one and of
+// another.
 template <class T, class V>
 struct StorePart {
   const i64* indices;
@@ -29,10 +36,11 @@ DEVICE void store_part(const StorePart<T, V>& part, u64 count, u64 length, i64 r
     const u64 row = checked(index, rows, fault);
     if (row >= (u64)rows) continue;
     T& to = part.out[row * length + i % length];
+    const V& from = values[places.at(i).of[0]];
     if constexpr (is_same<T, V>)
-      to = values[places.at(i).of[0]];
+      to = from;
     else
-      to = store<T>((f32)load(values[places.at(i).of[0]]));
+      convert(to, from);
   }
 }
 
