@@ -80,6 +80,28 @@ TEST(AbsentDevice, PlansRunAndNothingIsCompiled) {
   EXPECT_EQ(compiler_stats().compilations, before.compilations);
 }
 
+TEST(AbsentDevice, WeightsAreConvertedBesideProductsWhereThereIsACopyEngine) {
+  for (const char* architecture : {"gfx942", "sm_90"}) {
+    const Absent absent(architecture);
+    constexpr std::int64_t rows = 2048, size = 1024;
+    const auto weights = [] {
+      Tensor made = quantise(given({size, size}), DType::q4_k);
+      made.eval();
+      return made;
+    };
+    Tensor x = given({rows, size});
+    for (const Tensor& one : {weights(), weights(), weights()}) x = silu(quantised_matmul(x, one));
+    const bool converts = explain({x}).find("conversion: 2 matrices") != std::string::npos;
+    EXPECT_EQ(converts, std::string(architecture) == "sm_90") << explain({x});
+    x.eval();
+    const auto kernels = absent.gpu().kernels();
+    const auto beside = std::count_if(kernels.begin(), kernels.end(), [](const NotedKernel& kernel) {
+      return kernel.source.text.find("ConvertBeside<quantised::q4_k, bf16>") != std::string::npos;
+    });
+    EXPECT_EQ(beside, converts ? 1 : 0);  // two products, one text
+  }
+}
+
 TEST(AbsentDevice, AKernelIsNotedOnceWithItsLargestLaunch) {
   const Absent absent("gfx1100");
   const Tensor q = given({1, 4, 64, 64}, DType::f16), k = given({1, 4, 64, 64}, DType::f16);

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -141,6 +142,20 @@ class Backend {
     (void)product;
     (void)norm;
     return false;
+  }
+
+  // The type to which the step of a product rounds its first operand before it does anything else, if it
+  // does.
+  virtual std::optional<DType> rounds_operand(const Step& product) const {
+    (void)product;
+    return std::nullopt;
+  }
+
+  // The type of numbers that the step of a product makes of its weights before it multiplies, if it does and
+  // if another product's step, given such numbers, had better make them on the side (Step::converts).
+  virtual std::optional<DType> converts_weights(const Step& product) const {
+    (void)product;
+    return std::nullopt;
   }
 
   // True iff the step of a product can go on as StoredHeads says; `store` has a part for keys and one for

@@ -100,6 +100,8 @@ struct AttentionGradients {
 //   quantised_matmul      likewise, and of a norm of x where Backend::takes_norm() said so. Or, if `stored`,
 //   what
 //                becomes of queries, keys and values: see StoredHeads.
+//                If `converts`, its last input is the weights of a later step, and its last output those same
+//                numbers in the type that this step names: nothing else here has to do with them.
 //   layer_norm, rms_norm  the operation; the result is that of the expression's cast where it has one.
 //   rms_norm_grads, layer_norm_grads  the operation; a fourth input is added to the gradient by x.
 //   others       the operation `op` itself.
@@ -120,6 +122,7 @@ struct Step {
   std::optional<StoredHeads> stored;
   std::optional<TurnedHeads> turned;
   std::optional<double> normed;
+  bool converts = false;
   std::optional<TurnedParts> turned_parts;                // of a concat
   std::optional<AttentionGradients> attention_gradients;  // of a concat
   std::uint32_t steady = 0;  // a bit for each input that is a leaf which no step of the plan writes to

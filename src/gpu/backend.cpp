@@ -7,6 +7,7 @@
 #include "gpu/backends.h"
 #include "gpu/block_planes.h"
 #include "gpu/block_product.h"
+#include "gpu/converted_product.h"
 #include "gpu/device.h"
 #include "gpu/event.h"
 #include "gpu/host_memory.h"
@@ -128,8 +129,9 @@ class GpuBackend final : public Backend {
   }
 
   bool fuses_halves(const Step& product, bool kept) const override {
-    return product.op == Op::matmul ? halves_fit(gpu_, product)
-                                    : !kept && few_rows_take_halves(gpu_, product);
+    return product.op == Op::matmul
+               ? halves_fit(gpu_, product)
+               : !kept && (few_rows_take_halves(gpu_, product) || converted_takes_halves(gpu_, product));
   }
 
   bool joins_readers(const Step& product) const override {
@@ -142,6 +144,12 @@ class GpuBackend final : public Backend {
 
   bool takes_norm(const Step& product, const Step& norm) const override {
     return few_rows_take_norm(gpu_, product, norm);
+  }
+  std::optional<DType> rounds_operand(const Step& product) const override {
+    return gpu::rounds_operand(gpu_, product);
+  }
+  std::optional<DType> converts_weights(const Step& product) const override {
+    return gpu::converts_weights(gpu_, product);
   }
   bool stores_heads(const Step& product, const Step& store, const StoredHeads& heads) const override {
     return few_rows_store_heads(gpu_, product, store, heads);

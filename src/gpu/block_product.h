@@ -40,7 +40,8 @@ bool few_rows_take_halves(const GpuDevice& device, const Step& product);
 bool few_rows_take_norm(const GpuDevice& device, const Step& product, const Step& norm);
 bool few_rows_store_heads(const GpuDevice& device, const Step& product, const Step& store,
                           const StoredHeads& heads);
-// Null for weights in 16 bits that make_matmul() is to multiply.
+// Whether there is a kernel for it: not for weights in 16 bits that make_matmul() is to multiply.
+bool few_rows_fit(const GpuDevice& device, const Step& product);
 std::unique_ptr<Kernel> make_few_rows(GpuDevice& device, const Step& step);
 
 }  // namespace hearth::gpu

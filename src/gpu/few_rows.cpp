@@ -402,8 +402,11 @@ bool few_rows_store_heads(const GpuDevice& device, const Step& product, const St
          store.inputs[4].dtype == DType::i64;
 }
 
+bool few_rows_fit(const GpuDevice& device, const Step& product) {
+  return fits(device, product.inputs[0], product.inputs[1]);
+}
+
 std::unique_ptr<Kernel> make_few_rows(GpuDevice& device, const Step& step) {
-  if (!fits(device, step.inputs[0], step.inputs[1])) return nullptr;
   return std::make_unique<FewRowsKernel>(device, step);
 }
 

@@ -35,7 +35,8 @@ class HalvedProduct : public BlockProduct {
   std::int64_t rows_ = 0;  // of x in scratch memory
 };
 
-// By the matrix unit of sm_90, with weights from registers (quantised_groups.cpp); null elsewhere.
+// By the matrix unit of sm_90, with weights from registers (quantised_groups.cpp).
+bool group_rows_fit(const GpuDevice& device, const Step& product);
 std::unique_ptr<Kernel> make_group_rows(GpuDevice& device, const Step& step);
 
 }  // namespace hearth::gpu

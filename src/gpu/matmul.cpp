@@ -213,6 +213,12 @@ GemmTile automatic_tile(const GpuDevice& device, const Step& step) {
 
 bool skinny_fits(const Step& step) { return SkinnyKernel::fits(MatrixProduct(step)); }
 
+bool wgmma_is_best(const GpuDevice& device, const Step& step) {
+  constexpr std::int64_t few = 32;
+  return !skinny_fits(step) && wgmma_fits(device, step) && step.domain.back() > few &&
+         step.domain[step.domain.size() - 2] > few;
+}
+
 bool halves_fit(const GpuDevice& device, const Step& step) {
   const DType dtype = step.inputs[0].dtype;
   if (!is_floating(dtype) || step.inputs[1].dtype != dtype || skinny_fits(step)) return false;
@@ -256,7 +262,7 @@ std::unique_ptr<Kernel> make_matmul(GpuDevice& device, const Step& step, MatmulV
       break;
   }
   if (skinny_fits(step)) return std::make_unique<SkinnyKernel>(device, step);
-  if (wgmma_fits(device, step) && step.domain.back() > 32 && step.domain[step.domain.size() - 2] > 32)
+  if (wgmma_is_best(device, step))
     return make_wgmma(device, step, variant, tiles(mma_tile(target, dtype, true)));
   return tiles(automatic_tile(device, step));
 }

@@ -23,6 +23,8 @@ std::unique_ptr<Kernel> make_matmul(GpuDevice& device, const Step& step, MatmulV
 
 // Whether `skinny` fits. The operands may differ in dtype: of f32 and 16 bits, f32 comes out.
 bool skinny_fits(const Step& step);
+// Whether `automatic` is one of wgmma's.
+bool wgmma_is_best(const GpuDevice& device, const Step& step);
 // Whether a kernel of this product should go on with the halves of its columns (Step::halves).
 bool halves_fit(const GpuDevice& device, const Step& product);
 

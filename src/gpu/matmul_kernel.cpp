@@ -36,7 +36,9 @@ MatrixProduct::MatrixProduct(const Step& step)
   const std::size_t axes = step.domain.size() - 2;
   const Shape outer(step.domain.begin(), step.domain.begin() + static_cast<std::ptrdiff_t>(axes));
   std::vector<Strides> strides;
-  const std::size_t operands = turned ? 2 : step.inputs.size();  // a rope's angles lie over no result
+  if (step.converts) converts = step.inputs.back();
+  // A rope's angles and other products' weights lie over no result.
+  const std::size_t operands = turned ? 2 : step.inputs.size() - step.converts;
   for (std::size_t i = 0; i < operands; ++i)
     strides.emplace_back(step.inputs[i].strides.begin(),
                          step.inputs[i].strides.begin() + static_cast<std::ptrdiff_t>(axes));
@@ -66,7 +68,7 @@ MatrixProduct::MatrixProduct(const Step& step)
     inputs.push_back(layout.dtype);
     places.push_back({layout.strides[axes], layout.strides[axes + 1], stack_strides(loop.strides[i])});
   }
-  outputs.resize(step.outputs.size() + (joined > 0 ? joined - 1 : 0));
+  outputs.resize(step.outputs.size() - step.converts + (joined > 0 ? joined - 1 : 0));
   for (std::size_t k = 0; k < outputs.size(); ++k) outputs[k] = step.outputs[result_place(k).output].dtype;
 }
 

@@ -48,6 +48,7 @@ struct MatrixProduct {
   std::size_t joined;                 // likewise
   std::optional<TurnedHeads> turned;  // Step::turned
   std::optional<double> normed;       // Step::normed
+  std::optional<Layout> converts;     // the weights, if Step::converts
 
   explicit MatrixProduct(const Step& step);
 

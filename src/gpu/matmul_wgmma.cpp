@@ -7,6 +7,7 @@
 
 #include "gpu/expression_source.h"
 #include "gpu/gemm_tiles.h"
+#include "gpu/kernel_arguments.h"
 #include "gpu/matmul_kernel.h"
 #include "gpu/slot_finish.h"
 #include "gpu/tensor_map.h"
@@ -102,29 +103,38 @@ struct WgmmaFinish {
 
 std::string wgmma_source(const MatrixProduct& product, const WgmmaTile& tile, bool partial) {
   const WgmmaFinish text(product, tile, partial);
-  return matmul_beginning(product) + "#include \"wgmma.h\"\n" + text.structure +
+  const std::string_view format = product.converts ? dtype_name(product.converts->dtype) : "";
+  return matmul_beginning(product) + "#include \"wgmma.h\"\n" +
+         (product.converts ? "#include \"converting.h\"\n" : "") + text.structure +
          fmt::format(
              "KERNEL void __launch_bounds__({}, 1){} matmul(const __grid_constant__ TensorMap map_a,\n"
              "    const __grid_constant__ TensorMap map_b, GemmShape shape, GemmStack stack, bool "
              "stacked_a,\n"
-             "    bool stacked_b{}{}) {{\n"
+             "    bool stacked_b{}{}{}) {{\n"
              "  after_previous();\n"
              "  extern __shared__ __align__(1024) char memory[];\n",
              wgmma_threads, product.normed ? " __cluster_dims__(2, 1, 1)" : "", text.parameters,
              product.turned   ? ", GemmTurn turn"
              : product.normed ? ", f32 epsilon"
-                              : "") +
+                              : "",
+             product.converts
+                 ? fmt::format(", quantised::Blocks blocks, {}* numbers", storage_type(product.b.dtype))
+                 : "") +
          fmt::format(
              "  wgmma::multiply<{}, {}, {}, {}, {}, {}>(shape, &map_a, &map_b, stacked_a, stacked_b, "
              "memory,\n"
-             "      {}, {},\n      {}, {});\n}}\n",
+             "      {}, {},\n      {}, {},\n      {});\n}}\n",
              storage_type(product.a.dtype), tile.columns, tile.stages, product.a.along_k(),
              product.b.along_k(), product.halves, text.maps, text.finish,
-             product.turned ? fmt::format("wgmma::Turned<{}, {}, {}>{{turn}}", storage_type(product.result),
-                                          product.turned->half(), product.turned->rope.interleaved)
-                            : "wgmma::NotTurned{}",
-             product.normed ? fmt::format("wgmma::Normed<{}>{{epsilon}}", storage_type(product.result))
-                            : "wgmma::NotNormed{}");
+             product.turned
+                 ? fmt::format("wgmma::Turned<{}, {}, {}>{{turn}}", storage_type(slot_type(product)),
+                               product.turned->half(), product.turned->rope.interleaved)
+                 : "wgmma::NotTurned{}",
+             product.normed ? fmt::format("wgmma::Normed<{}>{{epsilon}}", storage_type(slot_type(product)))
+                            : "wgmma::NotNormed{}",
+             product.converts ? fmt::format("quantised::ConvertBeside<quantised::{}, {}>{{blocks, numbers}}",
+                                            format, storage_type(product.b.dtype))
+                              : "wgmma::NothingBeside{}");
 }
 
 // The unit of sm_90; see wgmma.h. Operands must be aligned and run through memory along K or along rows.
@@ -144,6 +154,14 @@ class WgmmaKernel final : public MatmulKernel {
     function_ = device.function({"matmul_wgmma", wgmma_source(product_, tile_, partial), {}}, "matmul");
     device.allow_shared(function_, static_cast<unsigned>(tile_.shared_bytes()));
     if (partial) combine_ = device.function(combine_source(product_), "combine");
+    if (product_.converts) {
+      Step conversion;
+      conversion.op = Op::dequantise;
+      conversion.domain = product_.converts->shape;
+      conversion.inputs = {*product_.converts};
+      conversion.outputs = {step.outputs.back()};
+      convert_ = make_quantised(device, conversion);
+    }
   }
 
   static bool fits(const GpuDevice& device, const Step& step) {
@@ -163,7 +181,10 @@ class WgmmaKernel final : public MatmulKernel {
 
   void run(const KernelArguments& arguments) const override {
     if (results() == 0) return;
-    if (!all_aligned(arguments)) return otherwise_->run(arguments);
+    if (!all_aligned(arguments)) {
+      if (convert_) convert_->run({to_convert(arguments), converted(arguments), nullptr, nullptr});
+      return otherwise_->run(arguments);
+    }
     const TensorMap map_a = map(product_.a, arguments.inputs[0], tile_rows),
                     map_b = map(product_.b, arguments.inputs[1], tile_.width);
     const bool stacked_a = product_.a.stack[0] != 0, stacked_b = product_.b.stack[0] != 0;
@@ -197,6 +218,14 @@ class WgmmaKernel final : public MatmulKernel {
     }
     const auto epsilon = static_cast<float>(product_.normed.value_or(0));
     if (product_.normed) values.add(epsilon);
+    Blocks weights{};
+    if (product_.converts) {
+      const auto& [format, shape, strides] = *product_.converts;
+      weights = {*to_convert(arguments),
+                 static_cast<std::uint64_t>(element_count(shape) / block_elements(format))};
+      values.add(weights);
+      values.add(*converted(arguments));
+    }
     // Of a norm's rows, two blocks have the columns between them.
     const int units = device_.compute_units();
     const auto blocks = std::min<std::uint64_t>(
@@ -213,6 +242,14 @@ class WgmmaKernel final : public MatmulKernel {
   static GemmTurn turn_of(const TurnedHeads& heads, const KernelArguments& arguments) {
     return {static_cast<const float*>(arguments.inputs[2]), static_cast<const float*>(arguments.inputs[3]),
             heads.begin, heads.end, heads.time};
+  }
+
+  // Of Step::converts: behind all else.
+  void* const* to_convert(const KernelArguments& arguments) const {
+    return arguments.inputs + product_.inputs.size() + 2;
+  }
+  void* const* converted(const KernelArguments& arguments) const {
+    return arguments.outputs + product_.output_count();
   }
 
   bool all_aligned(const KernelArguments& arguments) const {
@@ -249,7 +286,7 @@ class WgmmaKernel final : public MatmulKernel {
   std::vector<TensorMap> slot_maps(const KernelArguments& arguments) const {
     const auto panels = [&](void* pointer, std::int64_t row, std::int64_t stack) {
       const std::int64_t products = stack == 0 ? 1 : static_cast<std::int64_t>(shape_.products);
-      return tensor_map(device_, product_.result, pointer,
+      return tensor_map(device_, slot_type(product_), pointer,
                         {{shape_.columns, 1, 64}, {shape_.rows, row, group_rows}, {products, stack, 1}});
     };
     std::vector<TensorMap> maps;
@@ -261,13 +298,14 @@ class WgmmaKernel final : public MatmulKernel {
       const std::int64_t row = shape_.columns * static_cast<std::int64_t>(parts);
       char* const first = static_cast<char*>(arguments.outputs[output]);
       const std::size_t beside =
-          part * static_cast<std::size_t>(shape_.columns) * dtype_size(product_.result);
+          part * static_cast<std::size_t>(shape_.columns) * dtype_size(slot_type(product_));
       maps.push_back(panels(first + beside, row, row * shape_.rows));
     }
     return maps;
   }
 
   std::unique_ptr<Kernel> otherwise_;  // for addresses that the copy engine does not take
+  std::unique_ptr<Kernel> convert_;    // what then converts
   WgmmaTile tile_;
   Function function_, combine_;
 };

@@ -134,13 +134,16 @@ class GroupRowsKernel final : public HalvedProduct {
 
 }  // namespace
 
-std::unique_ptr<Kernel> make_group_rows(GpuDevice& device, const Step& step) {
+bool group_rows_fit(const GpuDevice& device, const Step& product) {
   // Few rows are better off in strips where there are not columns enough for all multiprocessors. Of many,
   // converted weights pay, because large tiles of them can be stored while the next ones are multiplied.
   constexpr std::int64_t most_rows = 1024, many_columns = 6144;
-  const std::int64_t rows = step.inputs[0].shape[0];
-  const std::int64_t least_rows = step.inputs[1].shape[0] >= many_columns ? 33 : 65;
-  if (rows < least_rows || rows > most_rows || !has_copy_engine(device)) return nullptr;
+  const std::int64_t rows = product.inputs[0].shape[0];
+  const std::int64_t least_rows = product.inputs[1].shape[0] >= many_columns ? 33 : 65;
+  return rows >= least_rows && rows <= most_rows && has_copy_engine(device);
+}
+
+std::unique_ptr<Kernel> make_group_rows(GpuDevice& device, const Step& step) {
   return std::make_unique<GroupRowsKernel>(device, step);
 }
 

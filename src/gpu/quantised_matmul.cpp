@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "gpu/converted_product.h"
 #include "gpu/gemm_tiles.h"
 #include "gpu/halved_product.h"
 #include "gpu/matmul.h"
@@ -172,89 +173,32 @@ class ManyRowsKernel final : public TiledRowsKernel {
   }
 };
 
-// ---- operands converted first
-
-// Both operands in a dtype that matmul multiplies, by way of scratch memory where they are not.
-class ConvertedProduct final : public Kernel {
- public:
-  ConvertedProduct(GpuDevice& device, const Step& step, DType dtype) : inputs_(step.inputs.size()) {
-    Step product = as_matmul(step);
-    for (std::size_t i = 0; i < 2; ++i) {
-      const Layout& from = step.inputs[i];
-      const Layout to{dtype, from.shape, contiguous_strides(from.shape)};
-      if (from.dtype == dtype && from.contiguous()) continue;
-      conversions_.push_back({i, scratch_, conversion(device, from, to)});
-      const auto bytes = static_cast<std::size_t>(element_count(to.shape)) * dtype_size(dtype);
-      scratch_ += (bytes + 63) / 64 * 64;
-      product.inputs[i] = to;
-      if (i == 1) product.inputs[i] = {dtype, {to.shape[1], to.shape[0]}, {1, to.shape[1]}};
-    }
-    product_ = make_matmul(device, product, MatmulVariant::automatic);
-  }
-
-  std::size_t scratch_bytes() const override { return scratch_ + product_->scratch_bytes(); }
-
-  void run(const KernelArguments& arguments) const override {
-    char* const scratch = static_cast<char*>(arguments.scratch);
-    SmallVector<void*, 8> inputs;
-    for (std::size_t i = 0; i < inputs_; ++i) inputs.push_back(arguments.inputs[i]);
-    for (const Conversion& one : conversions_) {
-      void* const to = scratch + one.at;
-      one.kernel->run({&inputs[one.input], &to, nullptr, nullptr});
-      inputs[one.input] = to;
-    }
-    product_->run({inputs.data(), arguments.outputs, arguments.numbers, scratch + scratch_});
-  }
-
- private:
-  struct Conversion {
-    std::size_t input, at;  // which; where in scratch memory
-    std::unique_ptr<Kernel> kernel;
-  };
-
-  static std::unique_ptr<Kernel> conversion(GpuDevice& device, const Layout& from, const Layout& to) {
-    Step step;
-    step.op = is_quantised(from.dtype) ? Op::dequantise : Op::copy;
-    step.domain = from.shape;
-    step.inputs = {from};
-    step.outputs = {to};
-    if (step.op == Op::dequantise) return make_quantised(device, step);
-    step.expression.inputs = {from.dtype};
-    step.expression.outputs = {0};
-    if (from.dtype != to.dtype) {
-      step.expression.instructions = {{Op::cast, from.dtype, to.dtype, {0, 0, 0}}};
-      step.expression.outputs = {1};
-    }
-    return make_elementwise(device, step);
-  }
-
-  std::size_t inputs_;
-  std::vector<Conversion> conversions_;
-  std::size_t scratch_ = 0;  // bytes of converted operands
-  std::unique_ptr<Kernel> product_;
-};
-
 // Nothing to compute.
 class EmptyProduct final : public Kernel {
  public:
   void run(const KernelArguments&) const override {}
 };
 
-// Weights in 16 bits. Few rows are bound by reading them, so x stays as it is; many are rounded to the
-// weights' dtype for the matrix unit.
-std::unique_ptr<Kernel> make_half_product(GpuDevice& device, const Step& step) {
-  const DType dtype = step.inputs[1].dtype;
-  if (step.inputs[0].shape[0] > few_rows) return std::make_unique<ConvertedProduct>(device, step, dtype);
-  const Step turned = as_matmul(step);
-  if (skinny_fits(turned)) return make_matmul(device, turned, MatmulVariant::skinny);
-  return std::make_unique<ConvertedProduct>(device, step, DType::f32);
-}
-
 // Up to how many rows a product is computed by StripRowsKernel. Beyond, larger tiles use each number of the
 // weights more often.
 std::int64_t most_strip_rows(const Target& target) { return has_matrix_unit(target, DType::f16) ? 128 : 0; }
 
 }  // namespace
+
+std::optional<DType> converted_type(const GpuDevice& device, const Step& step) {
+  const Layout &x = step.inputs[0], &weight = step.inputs[1];
+  const std::int64_t rows = x.shape[0], depth = x.shape[1];
+  if (rows * weight.shape[0] == 0 || few_rows_fit(device, step)) return std::nullopt;
+  if (!is_quantised(weight.dtype)) {
+    // Few rows are bound by reading the weights, so x stays as it is.
+    if (rows > few_rows) return weight.dtype;
+    return skinny_fits(as_matmul(step)) ? std::nullopt : std::optional(DType::f32);
+  }
+  if (depth == 0) return DType::f32;
+  if (group_rows_fit(device, step) || rows <= most_strip_rows(device.target())) return std::nullopt;
+  // Where the matrix unit has a copy engine to feed it, so many rows are worth numbers in memory.
+  return has_copy_engine(device) ? std::optional(DType::bf16) : std::nullopt;
+}
 
 std::unique_ptr<Kernel> make_quantised_matmul(GpuDevice& device, const Step& step) {
   const Layout &x = step.inputs[0], &weight = step.inputs[1];
@@ -263,13 +207,11 @@ std::unique_ptr<Kernel> make_quantised_matmul(GpuDevice& device, const Step& ste
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max() / few_rows;
   if (std::max({rows, columns, depth}) > most)
     throw KernelError(fmt::format("[quantised_matmul] {} x {} x {} is too large", rows, columns, depth));
-  if (auto few = make_few_rows(device, step)) return few;
-  if (!is_quantised(weight.dtype)) return make_half_product(device, step);
-  if (depth == 0) return std::make_unique<ConvertedProduct>(device, step, DType::f32);
-  if (auto groups = make_group_rows(device, step)) return groups;
+  if (few_rows_fit(device, step)) return make_few_rows(device, step);
+  if (const auto dtype = converted_type(device, step)) return make_converted_product(device, step, *dtype);
+  if (!is_quantised(weight.dtype)) return make_matmul(device, as_matmul(step), MatmulVariant::skinny);
+  if (group_rows_fit(device, step)) return make_group_rows(device, step);
   if (rows <= most_strip_rows(device.target())) return std::make_unique<StripRowsKernel>(device, step);
-  // Where the matrix unit has a copy engine to feed it, so many rows are worth numbers in memory.
-  if (has_copy_engine(device)) return std::make_unique<ConvertedProduct>(device, step, DType::bf16);
   return std::make_unique<ManyRowsKernel>(device, step);
 }
 

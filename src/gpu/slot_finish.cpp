@@ -13,7 +13,7 @@ std::vector<std::size_t> slot_inputs(const MatrixProduct& product) {
   std::vector<std::size_t> found;
   if (product.stack.axes > 1) return found;
   for (std::size_t i = 0; i < product.inputs.size(); ++i)
-    if (product.inputs[i] == product.result && product.whole_runs(i) &&
+    if (product.inputs[i] == slot_type(product) && product.whole_runs(i) &&
         takes_axes({{product.columns(), 1, 64},
                     {product.a.rows, product.places[i].row, 64},
                     {product.places[i].stack.stride[0] == 0 ? 1 : product.count,
@@ -23,14 +23,15 @@ std::vector<std::size_t> slot_inputs(const MatrixProduct& product) {
 }
 
 bool slot_results(const MatrixProduct& product) {
-  return product.whole_results() && product.result == product.a.dtype &&
+  return product.whole_results() && (product.result == slot_type(product) || product.result == DType::f32) &&
          std::all_of(product.outputs.begin(), product.outputs.end(),
-                     [&](DType dtype) { return dtype == product.result; });
+                     [&](DType dtype) { return dtype == slot_type(product); });
 }
 
 SlotFinishText::SlotFinishText(const MatrixProduct& product, const std::vector<std::size_t>& in_slots) {
   const Expression& expression = product.expression;
-  const std::string_view type = storage_type(product.result), sum = compute_type(product.a.dtype);
+  const std::string_view type = storage_type(slot_type(product)), result = storage_type(product.result),
+                         sum = compute_type(product.a.dtype);
   const std::size_t products = product.halves ? 2 : 1;  // the expression's first inputs
   std::string fields, start, runs, loads, declared, stores, words;
   const auto pass = [&](const std::string& field, const std::string& name) {
@@ -76,8 +77,8 @@ SlotFinishText::SlotFinishText(const MatrixProduct& product, const std::vector<s
       : product.halves                ? fmt::format(
                                             "      const {0} v0 = through<{1}>(sums.left.element[e]), "
                                                            "v1 = through<{1}>(sums.right.element[e]);\n",
-                                            sum, type)
-                       : fmt::format("      const {} v0 = through<{}>(sums.element[e]);\n", sum, type);
+                                            sum, result)
+                       : fmt::format("      const {} v0 = through<{}>(sums.element[e]);\n", sum, result);
   // Rows and columns beyond the last, whose results are nobody's, read those of the last ones.
   structure = fmt::format(
       "struct Finish {{\n  GemmStack stack;\n  i64 rows, columns;\n{0}"

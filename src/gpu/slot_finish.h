@@ -10,7 +10,9 @@
 
 namespace hearth::gpu {
 
-// Inputs of the expression that the copy engine can bring: of the product's type, laid out like its result.
+// Of what slots hold.
+inline DType slot_type(const MatrixProduct& product) { return product.a.dtype; }
+// Inputs of the expression that the copy engine can bring: of that type, laid out like the result.
 std::vector<std::size_t> slot_inputs(const MatrixProduct& product);
 // Whether the copy engine can store the results.
 bool slot_results(const MatrixProduct& product);

@@ -28,6 +28,7 @@ std::string describe(const DraftStep& draft) {
   if (const auto& gradients = draft.step.attention_gradients)
     text = gradients->rope ? "attention_grads rope concat" : "attention_grads concat";
   if (draft.step.joined > 0) text += draft.step.halves ? " kept" : " concat";
+  if (draft.step.converts) text += " converts";
   if (!draft.step.parts.empty()) text += fmt::format(" of {} values", draft.step.parts.size());
   return fmt::format("{:<40} {} -> {} output{}", text, to_string(draft.step.domain), draft.outputs.size(),
                      draft.outputs.size() == 1 ? "" : "s");
@@ -45,6 +46,7 @@ void mark_steady_inputs(const LinearGraph& graph, const std::vector<Replacement>
     for (std::size_t i = 0; i < count; ++i) {
       const std::uint32_t root = draft.inputs[i].root;
       // A number that is read as memory is written by a step.
+      if (root >= graph.nodes.size()) continue;  // a step makes it
       if (graph.ops[root] == Op::value && !replaced.contains(graph.nodes[root])) draft.step.steady |= 1u << i;
     }
   }
@@ -57,8 +59,8 @@ Kernels prepare_kernels(const Drafts& drafts, Backend& backend) {
 }
 
 // The places that each step reads and writes go to one list.
-void add_steps(const Drafts& drafts, Kernels& kernels, const Placement& placement, const LinearGraph& graph,
-               bool describe_steps, Plan& plan) {
+void add_steps(const Drafts& drafts, Kernels& kernels, const Placement& placement, bool describe_steps,
+               Plan& plan) {
   const std::vector<Place>& places = placement.places;
   for (std::size_t index = 0; index < drafts.steps.size(); ++index) {
     const DraftStep& draft = drafts.steps[index];
@@ -81,10 +83,10 @@ void add_steps(const Drafts& drafts, Kernels& kernels, const Placement& placemen
     for (std::size_t k = 0; k < draft.outputs.size(); ++k) {
       const std::uint32_t node = draft.outputs[k];
       plan.places.push_back(places[node]);
-      std::int64_t count = graph.nodes[node]->count();
+      Elements elements = drafts.held[node];
       if (const auto& heads = draft.step.stored; heads && k == 0)  // only queries, which come first
-        count = heads->heads * draft.step.domain[0] * heads->size;
-      plan.elements.push_back({graph.nodes[node]->dtype, count});
+        elements.count = heads->heads * draft.step.domain[0] * heads->size;
+      plan.elements.push_back(elements);
     }
     step.numbers = static_cast<std::uint32_t>(draft.numbers.size());
     plan.numbers.insert(plan.numbers.end(), draft.numbers.begin(), draft.numbers.end());
@@ -105,6 +107,12 @@ void summarize(const Drafts& drafts, const Placement& placement, const PlanOptio
                                  plan.stats.nodes, plan.steps.size()));
   if (drafts.batched > 0)
     passes.push_back(fmt::format("batches: {} small steps are parts of another", drafts.batched));
+  if (drafts.rounded > 0)
+    passes.push_back(
+        fmt::format("rounding: {} operands of products are stored as those need them", drafts.rounded));
+  if (drafts.converted > 0)
+    passes.push_back(
+        fmt::format("conversion: {} matrices of weights beside an earlier product", drafts.converted));
   if (options.multiply_by_reciprocals)
     passes.push_back(
         fmt::format("reciprocals: {} divisions by a number are multiplications", drafts.divisions));
@@ -141,7 +149,7 @@ std::shared_ptr<const Plan> build_plan(const LinearGraph& graph, Backend& backen
   std::vector<std::size_t> scratch_bytes;
   for (const auto& kernel : kernels) scratch_bytes.push_back(kernel->scratch_bytes());
   const Placement placement = place_values(graph, drafts, scratch_bytes, replacements, *plan);
-  add_steps(drafts, kernels, placement, graph, options.describe_steps, *plan);
+  add_steps(drafts, kernels, placement, options.describe_steps, *plan);
   summarize(drafts, placement, options, *plan);
   constexpr std::size_t worth_replaying = 4;
   if (options.replay && plan->steps.size() >= worth_replaying)

@@ -10,6 +10,9 @@
 //      (normed_products.h), ropes of what a concat joins (turned_parts.h), the gradients that it
 //      joins (attention_gradients.h), sums with gradients of norms (added_gradients.h), several that do the
 //      same (batches.h).
+//   6. What products need in another type is stored in it (rounded_operands.h), or converted beside an
+//   earlier
+//      product (converted_ahead.h).
 #include "plan/drafts.h"
 
 #include <algorithm>
@@ -20,12 +23,14 @@
 #include "plan/added_gradients.h"
 #include "plan/attention_gradients.h"
 #include "plan/batches.h"
+#include "plan/converted_ahead.h"
 #include "plan/fusion.h"
 #include "plan/halves.h"
 #include "plan/norm_products.h"
 #include "plan/normed_products.h"
 #include "plan/product_readers.h"
 #include "plan/recomputed.h"
+#include "plan/rounded_operands.h"
 #include "plan/stored_heads.h"
 #include "plan/turned_heads.h"
 #include "plan/turned_parts.h"
@@ -53,6 +58,7 @@ class Drafter {
       recompute_values(graph_, backend_, drafts_, grouping_);
     }
     make_steps();
+    for (const Node* node : graph_.nodes) drafts_.held.push_back({node->dtype, node->count()});
     if (options_.fuse) {
       drafts_.fused_nodes += join_norms(graph_, backend_, drafts_);
       drafts_.fused_nodes += join_norms_of_results(graph_, backend_, drafts_);
@@ -61,6 +67,8 @@ class Drafter {
       drafts_.fused_nodes += join_added_gradients(graph_, backend_, drafts_);
       drafts_.batched = batch_steps(graph_, backend_, drafts_.steps);
       drafts_.fused_nodes += join_stored_heads(graph_, backend_, drafts_);
+      drafts_.rounded = round_operands(graph_, backend_, drafts_);
+      drafts_.converted = convert_ahead(graph_, backend_, drafts_);
     }
     return std::move(drafts_);
   }
@@ -409,6 +417,13 @@ class Drafter {
 };
 
 }  // namespace
+
+bool reads_whole(const Drafts& drafts, const DraftStep& step, std::size_t input) {
+  const Source& source = step.inputs[input];
+  const Layout& layout = step.step.inputs[input];
+  return source.offset == 0 && layout.contiguous() &&
+         element_count(layout.shape) == drafts.held[source.root].count;
+}
 
 Step product_step(const LinearGraph& graph, const Drafts& drafts, std::uint32_t product) {
   const auto layout_of = [&](std::uint32_t node) {

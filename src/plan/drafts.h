@@ -51,8 +51,15 @@ struct Drafts {
   std::vector<Value> values;        // per canonical node
   TurnedProducts turned;
   std::vector<DraftStep> steps;  // in the order in which they run
-  std::size_t merged = 0, fused_nodes = 0, copies = 0, divisions = 0, batched = 0;  // for explain()
+  // Per node: what its memory holds if it is a root. Behind those, roots that are no nodes, which a step
+  // makes for another one.
+  std::vector<Elements> held;
+  // For explain().
+  std::size_t merged = 0, fused_nodes = 0, copies = 0, divisions = 0, batched = 0, rounded = 0, converted = 0;
 };
+
+// Whether this input of a step is all of a root's memory, in order.
+bool reads_whole(const Drafts& drafts, const DraftStep& step, std::size_t input);
 
 // A product by itself, as a backend is asked about it. Of the drafts, layouts must be there.
 Step product_step(const LinearGraph& graph, const Drafts& drafts, std::uint32_t product);

@@ -22,7 +22,7 @@ class Placer {
 
   Placement run() {
     // The roots of the results get buffers of their own; everything else lives in the arena.
-    std::vector<std::int64_t> output_of(size(), -1);
+    std::vector<std::int64_t> output_of(roots(), -1);
     for (auto output : graph_.outputs) {
       const auto root = drafts_.values[drafts_.canonical[output]].root;
       if (graph_.ops[root] == Op::value || output_of[root] >= 0) continue;
@@ -30,14 +30,14 @@ class Placer {
       plan_.output_bytes.push_back(bytes_of(root));
     }
 
-    std::vector<std::uint32_t> last_use(size(), 0);
+    std::vector<std::uint32_t> last_use(roots(), 0);
     for (std::uint32_t step = 0; step < drafts_.steps.size(); ++step)
       for (const auto& input : drafts_.steps[step].inputs) last_use[input.root] = step;
 
     find_donors(output_of, last_use);
 
     std::vector<MemoryRequest> requests;
-    std::vector<std::int64_t> request_of(size(), -1);
+    std::vector<std::int64_t> request_of(roots(), -1);
     std::vector<std::int64_t> scratch_request;  // per step
     std::unordered_set<std::int64_t> taken;     // requests whose memory has been taken over
     for (std::uint32_t step = 0; step < drafts_.steps.size(); ++step) {
@@ -68,14 +68,14 @@ class Placer {
     for (const auto request : scratch_request)
       result_.scratch.push_back(memory.offsets[static_cast<std::size_t>(request)]);
 
-    std::vector<std::uint32_t> leaf_of(size(), no_node);
+    std::vector<std::uint32_t> leaf_of(roots(), no_node);
     for (std::uint32_t node = 0; node < size(); ++node) {
       if (graph_.ops[node] != Op::value) continue;
       leaf_of[node] = static_cast<std::uint32_t>(plan_.leaves.size());
       plan_.leaves.push_back(node);
     }
-    result_.places.resize(size());
-    for (std::uint32_t node = 0; node < size(); ++node) {
+    result_.places.resize(roots());
+    for (std::uint32_t node = 0; node < roots(); ++node) {
       if (leaf_of[node] != no_node)
         result_.places[node] = {Place::Kind::leaf, leaf_of[node], 0};
       else if (output_of[node] >= 0)
@@ -137,8 +137,9 @@ class Placer {
     }
   }
 
-  std::size_t bytes_of(std::uint32_t node) const {
-    return static_cast<std::size_t>(storage_bytes(at(node).dtype, at(node).count()));
+  std::size_t bytes_of(std::uint32_t root) const {
+    const Elements& held = drafts_.held[root];
+    return static_cast<std::size_t>(storage_bytes(held.dtype, held.count));
   }
 
   // Whether output k of a step may be written over input i: the input ends here and lies exactly as the
@@ -155,7 +156,7 @@ class Placer {
     const Layout& input = draft.step.inputs[i];
     const Layout& output = draft.step.outputs[k];
     if (block_bytes(input.dtype) != block_bytes(output.dtype) || !input.contiguous() ||
-        element_count(input.shape) != at(draft.inputs[i].root).count())
+        element_count(input.shape) != drafts_.held[draft.inputs[i].root].count)
       return false;
     // The same memory must not be read through another input.
     for (std::size_t other = 0; other < draft.inputs.size(); ++other)
@@ -174,6 +175,7 @@ class Placer {
 
   const Node& at(std::uint32_t node) const { return *graph_.nodes[node]; }
   std::uint32_t size() const { return static_cast<std::uint32_t>(graph_.nodes.size()); }
+  std::uint32_t roots() const { return static_cast<std::uint32_t>(drafts_.held.size()); }
 
   const LinearGraph& graph_;
   const Drafts& drafts_;

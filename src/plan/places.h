@@ -9,7 +9,7 @@
 namespace hearth {
 
 struct Placement {
-  std::vector<Place> places;            // per node that is a root
+  std::vector<Place> places;            // per root
   std::vector<std::size_t> scratch;     // per step: where in the arena its kernel's scratch memory is
   std::size_t bytes = 0, in_place = 0;  // of intermediate values; how many were written over others
 };

@@ -5,7 +5,8 @@
 // expression behind the product on the registers they have it in, and leave the results in slots of shared
 // memory. In the third, one thread brings operands, and one for each of the others stores their results and
 // brings what the expression reads of tensors that lie like the result: into the same slots, while the tile
-// is multiplied. All of that the copy engine does by itself. `full` barriers say that a stage of the operands
+// is multiplied. All of that the copy engine does by itself. The other waves of that group have time for
+// work that has nothing to do with the product. `full` barriers say that a stage of the operands
 // has arrived, `empty` ones that it has been read; `ready`, that a group may use its slots and has its inputs
 // in them, `done`, that results are there.
 //
@@ -412,6 +413,12 @@ DEVICE void finish_in_memory(const GemmShape& shape, const Finish& finish, const
 
 constexpr int threads = 3 * 128;
 
+// What the waves do that no product needs.
+struct NothingBeside {
+  static constexpr bool any = false;
+  DEVICE void operator()(u32, u32) const {}
+};
+
 struct Ring {
   int stage = 0;
   u32 parity = 0;
@@ -431,16 +438,21 @@ constexpr int stage_bytes = (128 + COLUMNS) * depth * 2;
 // With HALVES half the columns of a tile are of the left half of b's rows, which are twice the columns of the
 // result, and half are those of the right half that belong to them.
 template <class T, int COLUMNS, int STAGES, bool ALONG_K_A, bool ALONG_K_B, bool HALVES, class Maps,
-          class Finish, class Turn, class Norm>
+          class Finish, class Turn, class Norm, class Beside>
 DEVICE void multiply(const GemmShape& shape, const TensorMap* map_a, const TensorMap* map_b, bool stacked_a,
-                     bool stacked_b, char* memory, Maps maps, Finish finish, Turn turn, Norm norm) {
+                     bool stacked_b, char* memory, Maps maps, Finish finish, Turn turn, Norm norm,
+                     Beside beside) {
   static_assert(ALONG_K_B || !HALVES, "halves lie along K");
   __shared__ u64 full[STAGES], empty[STAGES], ready[2], done[2];
   __shared__ typename Norm::Exchange exchange;
   constexpr int tile_a = 128 * depth * 2;
   constexpr int width = HALVES ? COLUMNS / 2 : COLUMNS;  // of the result
   constexpr bool has_slots = Maps::slots > 0;
+  constexpr int idle_waves = has_slots ? 1 : 3;  // of the third group
   static_assert(has_slots || !Turn::turns, "turned heads are stored by way of slots");
+  // Of a thread. A block has what it was launched with; those who ask for more than that wait for ever.
+  constexpr int bringing_registers = Beside::any ? 56 : 40, multiplying_registers = Beside::any ? 224 : 232;
+  static_assert(bringing_registers + 2 * multiplying_registers <= 3 * (65536 / threads / 8 * 8), "no more");
   if (threadIdx.x == 0) {
     for (int i = 0; i < STAGES; ++i) {
       barrier_init(full + i, 1);
@@ -476,7 +488,8 @@ DEVICE void multiply(const GemmShape& shape, const TensorMap* map_a, const Tenso
   // From a lane, so that the compiler knows it to be the same in all of a wave.
   const int wave = __shfl_sync(~0u, (int)threadIdx.x / 32, 0), group = wave / 4;
   if (group == 0) {
-    give_registers<40>();
+    give_registers<bringing_registers>();
+    if (wave >= 4 - idle_waves) return beside(wave - (4 - idle_waves), idle_waves);
     if (threadIdx.x % 32 != 0) return;
     if (wave == 0) {
       Ring ring;
@@ -499,7 +512,6 @@ DEVICE void multiply(const GemmShape& shape, const TensorMap* map_a, const Tenso
         }
       }
     } else if constexpr (has_slots) {
-      if (wave > 2) return;
       const int part = wave - 1;
       const u32 slots = warpgroup::shared_address(slots_of(part));
       u32 parity = 0;
@@ -514,7 +526,7 @@ DEVICE void multiply(const GemmShape& shape, const TensorMap* map_a, const Tenso
       }
     }
   } else {
-    take_registers<232>();
+    take_registers<multiplying_registers>();
     const int part = group - 1, thread = (int)threadIdx.x % 128;
     f32 sums[COLUMNS / 2];
     Ring ring;
