@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdlib>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "hearth/device.h"
+#include "hearth/dtype.h"
 
 namespace hearth {
 
@@ -22,5 +24,13 @@ inline std::vector<Device> tested_devices() {
 // On an emulated chip every kernel costs a compilation: with HEARTH_TEST_BRIEF set, tests leave out what
 // repeats others there.
 inline bool brief() { return std::getenv("HEARTH_TEST_BRIEF") != nullptr; }
+// Of the types of 16 bits, those that a brief run takes: one if HEARTH_TEST_BRIEF names it, where a run on
+// another chip takes the other.
+inline std::vector<DType> brief_halves() {
+  const std::string named = std::getenv("HEARTH_TEST_BRIEF");
+  if (named == "f16") return {DType::f16};
+  if (named == "bf16") return {DType::bf16};
+  return {DType::f16, DType::bf16};
+}
 
 }  // namespace hearth

@@ -147,8 +147,8 @@ inline const char* name_of(Layout layout) {
 
 // ---- which of them
 // All variations need thousands of kernels. Where the run is to be brief() every case is still compared,
-// forwards and backwards, and every operation in each dtype that models compute in, but only f32 comes in
-// every layout, and halves not in cases that repeat others.
+// forwards and backwards, and every operation in each dtype that models compute in (on the chip that takes
+// it, see brief_halves()), but only f32 comes in every layout, and halves not in cases that repeat others.
 
 struct Variation {
   DType dtype;
@@ -166,7 +166,7 @@ inline std::vector<Variation> floating_variations(const OpCase& entry) {
   if (!brief()) return all_of(floating_dtypes, layouts);
   auto some = all_of({DType::f32}, layouts);
   if (!entry.repeats)
-    for (auto dtype : {DType::f16, DType::bf16}) some.push_back({dtype, Layout::contiguous});
+    for (auto dtype : brief_halves()) some.push_back({dtype, Layout::contiguous});
   return some;
 }
 
@@ -179,7 +179,9 @@ inline std::vector<Variation> gradient_variations(const OpCase& entry) {
   if (!brief())
     return all_of(floating_dtypes, {Layout::contiguous, Layout::transposed, Layout::sliced, Layout::flipped});
   if (entry.repeats) return {{DType::f32, Layout::contiguous}};
-  return all_of({DType::f32, DType::f16, DType::bf16}, {Layout::contiguous});
+  std::vector<DType> dtypes = brief_halves();
+  dtypes.push_back(DType::f32);
+  return all_of(dtypes, {Layout::contiguous});
 }
 
 inline std::optional<std::size_t> first_long_axis(const Shape& shape) {

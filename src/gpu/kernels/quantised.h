@@ -10,16 +10,20 @@ namespace quantised {
 // ---- numbers ----
 
 template <class Format, class T>
-DEVICE void write_run(const Blocks& blocks, u64 run, T* out) {
-  constexpr int runs = Format::elements / 16, length = sizeof(T) < 2 ? 16 : 16 / sizeof(T);
-  const Run numbers = run_of<Format>(blocks, run / runs, (u32)(run % runs));
+DEVICE void write_numbers(const Run& run, T* out) {
+  constexpr int length = sizeof(T) < 2 ? 16 : 16 / sizeof(T);
 #pragma unroll
   for (int i = 0; i < 16; i += length) {
     Packet<T, length> packet;
 #pragma unroll
-    for (int e = 0; e < length; ++e) packet.element[e] = store<T>(number<Format>(numbers, i + e));
+    for (int e = 0; e < length; ++e) packet.element[e] = store<T>(number<Format>(run, i + e));
     *reinterpret_cast<Packet<T, length>*>(out + i) = packet;
   }
+}
+template <class Format, class T>
+DEVICE void write_run(const Blocks& blocks, u64 run, T* out) {
+  constexpr int runs = Format::elements / 16;
+  write_numbers<Format>(run_of<Format>(blocks, run / runs, (u32)(run % runs)), out);
 }
 
 template <class Format, class T>

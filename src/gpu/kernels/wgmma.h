@@ -5,10 +5,10 @@
 // expression behind the product on the registers they have it in, and leave the results in slots of shared
 // memory. In the third, one thread brings operands, and one for each of the others stores their results and
 // brings what the expression reads of tensors that lie like the result: into the same slots, while the tile
-// is multiplied. All of that the copy engine does by itself. The other waves of that group have time for
-// work that has nothing to do with the product. `full` barriers say that a stage of the operands
-// has arrived, `empty` ones that it has been read; `ready`, that a group may use its slots and has its inputs
-// in them, `done`, that results are there.
+// is multiplied. All of that the copy engine does by itself. The last wave of that group has time for work
+// that has nothing to do with the product. `full` barriers say that a stage of the operands has arrived,
+// `empty` ones that it has been read; `ready`, that a group may use its slots and has its inputs in them,
+// `done`, that results are there.
 //
 // Tiles lie as the copy engine leaves them with its 128-byte swizzle: an operand along K as rows of 64
 // elements, one along rows as slabs of 64 rows, a line of them for each k.
@@ -413,10 +413,10 @@ DEVICE void finish_in_memory(const GemmShape& shape, const Finish& finish, const
 
 constexpr int threads = 3 * 128;
 
-// What the waves do that no product needs.
+// What the wave does that no product needs.
 struct NothingBeside {
   static constexpr bool any = false;
-  DEVICE void operator()(u32, u32) const {}
+  DEVICE void operator()() const {}
 };
 
 struct Ring {
@@ -448,7 +448,6 @@ DEVICE void multiply(const GemmShape& shape, const TensorMap* map_a, const Tenso
   constexpr int tile_a = 128 * depth * 2;
   constexpr int width = HALVES ? COLUMNS / 2 : COLUMNS;  // of the result
   constexpr bool has_slots = Maps::slots > 0;
-  constexpr int idle_waves = has_slots ? 1 : 3;  // of the third group
   static_assert(has_slots || !Turn::turns, "turned heads are stored by way of slots");
   // Of a thread. A block has what it was launched with; those who ask for more than that wait for ever.
   constexpr int bringing_registers = Beside::any ? 56 : 40, multiplying_registers = Beside::any ? 224 : 232;
@@ -489,7 +488,7 @@ DEVICE void multiply(const GemmShape& shape, const TensorMap* map_a, const Tenso
   const int wave = __shfl_sync(~0u, (int)threadIdx.x / 32, 0), group = wave / 4;
   if (group == 0) {
     give_registers<bringing_registers>();
-    if (wave >= 4 - idle_waves) return beside(wave - (4 - idle_waves), idle_waves);
+    if (wave == 3) return beside();
     if (threadIdx.x % 32 != 0) return;
     if (wave == 0) {
       Ring ring;
