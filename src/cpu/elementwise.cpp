@@ -11,8 +11,14 @@
 namespace hearth::cpu {
 namespace {
 
-// Tiles a thread takes at a time: enough work to be worth waking it.
-constexpr std::int64_t grain_elements = 16 * 1024;
+// Elements a thread takes at a time: enough work to be worth waking it. Of exp and its like, fewer are.
+std::int64_t grain_elements(const Expression& expression) {
+  const auto takes_long = [](const Expression::Instruction& instruction) {
+    return op_row(instruction.op).rule == DTypeRule::floating;
+  };
+  const auto& all = expression.instructions;
+  return std::any_of(all.begin(), all.end(), takes_long) ? 4 * 1024 : 16 * 1024;
+}
 
 // Axes are merged where all arguments allow it. Where the innermost one is long, tiles are pieces of it, and
 // each input is a run of neighbours, a single element, or (rarely) gathered; otherwise a tile covers several
@@ -23,6 +29,7 @@ class ElementwiseKernel final : public Kernel {
       : loop_(merged(step)),
         by_rows_(long_rows(loop_)),
         program_(step.expression, singles(step)),
+        grain_(grain_elements(step.expression)),
         count_(element_count(step.domain)) {
     for (const auto& input : step.inputs) {
       sources_.emplace_back(input);
@@ -69,7 +76,7 @@ class ElementwiseKernel final : public Kernel {
 
   void run_rows(const KernelArguments& arguments) const {
     const auto length = loop_.inner_size(), pieces = (length + tile_ - 1) / tile_;
-    const auto grain = std::max<std::int64_t>(1, grain_elements / std::min(tile_, length));
+    const auto grain = std::max<std::int64_t>(1, grain_ / std::min(tile_, length));
     parallel_for(count_ / length * pieces, grain, [&](std::int64_t begin, std::int64_t end) {
       TileProgram::Workspace workspace(program_, arguments.numbers);
       Odometer row(loop_, begin / pieces);
@@ -97,20 +104,19 @@ class ElementwiseKernel final : public Kernel {
 
   void run_tiles(const KernelArguments& arguments) const {
     const auto tiles = (count_ + tile_ - 1) / tile_;
-    parallel_for(tiles, std::max<std::int64_t>(1, grain_elements / tile_),
-                 [&](std::int64_t begin, std::int64_t end) {
-                   TileProgram::Workspace workspace(program_, arguments.numbers);
-                   for (std::int64_t t = begin; t < end; ++t) {
-                     const auto start = t * tile_, n = std::min(tile_, count_ - start);
-                     for (std::size_t i = 0; i < sources_.size(); ++i) {
-                       const bool repeats = sources_[i].period() > 0 && tile_ % sources_[i].period() == 0;
-                       if (repeats && t > begin) continue;
-                       program_.read_input(workspace, i, sources_[i], arguments.inputs[i], start,
-                                           repeats ? std::min(tile_, count_) : n);
-                     }
-                     compute(arguments, workspace, start, n);
-                   }
-                 });
+    parallel_for(tiles, std::max<std::int64_t>(1, grain_ / tile_), [&](std::int64_t begin, std::int64_t end) {
+      TileProgram::Workspace workspace(program_, arguments.numbers);
+      for (std::int64_t t = begin; t < end; ++t) {
+        const auto start = t * tile_, n = std::min(tile_, count_ - start);
+        for (std::size_t i = 0; i < sources_.size(); ++i) {
+          const bool repeats = sources_[i].period() > 0 && tile_ % sources_[i].period() == 0;
+          if (repeats && t > begin) continue;
+          program_.read_input(workspace, i, sources_[i], arguments.inputs[i], start,
+                              repeats ? std::min(tile_, count_) : n);
+        }
+        compute(arguments, workspace, start, n);
+      }
+    });
   }
 
   void compute(const KernelArguments& arguments, TileProgram::Workspace& workspace, std::int64_t start,
@@ -129,6 +135,7 @@ class ElementwiseKernel final : public Kernel {
   StridedLoop loop_;  // the inputs, then the outputs
   bool by_rows_;
   TileProgram program_;
+  std::int64_t grain_;
   std::int64_t count_, tile_;
   std::vector<TileSource> sources_;
   std::vector<std::int64_t> input_sizes_;
