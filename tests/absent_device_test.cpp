@@ -102,6 +102,28 @@ TEST(AbsentDevice, WeightsAreConvertedBesideProductsWhereThereIsACopyEngine) {
   }
 }
 
+// Numbers of two layers at once are more than of one.
+TEST(AbsentDevice, WeightsAreNotConvertedAheadWhereMemoryIsShort) {
+  const Absent absent("sm_90");
+  const Config before = config();
+  Tensor x = given({1100, 1024});
+  for (int layer = 0; layer < 2; ++layer) {
+    const Tensor weights = quantise(given({1024, 1024}), DType::q8_0);
+    weights.eval();
+    x = silu(quantised_matmul(x, weights));
+  }
+  const auto converts = [&](double gigabytes) {
+    Config limited = before;
+    limited.max_memory_gb = gigabytes;
+    set_config(limited);
+    return explain({x}).find("conversion: 1 matrices") != std::string::npos;
+  };
+  EXPECT_FALSE(converts(0.05));
+  EXPECT_TRUE(converts(0.5));
+  EXPECT_TRUE(converts(0));  // no limit
+  set_config(before);
+}
+
 TEST(AbsentDevice, AKernelIsNotedOnceWithItsLargestLaunch) {
   const Absent absent("gfx1100");
   const Tensor q = given({1, 4, 64, 64}, DType::f16), k = given({1, 4, 64, 64}, DType::f16);

@@ -55,22 +55,30 @@ TEST(StoreRows, RowsOfAllWidths) {
         }
 }
 
+// One at a time or several, as where they lie allows.
 TEST(StoreRows, NumbersBecomeWhatTheRowsAre) {
+  struct Part {
+    std::int64_t width, begin, length;  // of what the rows are parts of; of the parts
+  };
   for (const Device device : tested_devices())
-    for (const DType dtype : {DType::f16, DType::bf16}) {
-      const DeviceScope here(device);
-      manual_seed(3);
-      const Tensor wide = randn({3, 2, 10}).eval(), values = narrow(wide, 2, 3, 5);
-      const Tensor found = store_rows(zeros({6, 2, 5}, dtype), tensor<std::int64_t>({4, -1, 0}), values);
-      EXPECT_EQ(found.dtype(), dtype);
-      const auto got = found.to(DType::f32).to_vector<float>(),
-                 rounded = values.to(dtype).to(DType::f32).to_vector<float>();
-      for (std::size_t i = 0; i < 10; ++i) {
-        EXPECT_EQ(got[40 + i], rounded[i]);
-        EXPECT_EQ(got[10 + i], 0);
-        EXPECT_EQ(got[i], rounded[20 + i]);
+    for (const DType dtype : {DType::f16, DType::bf16})
+      for (const auto& [width, begin, length] :
+           {Part{10, 3, 5}, Part{16, 4, 8}, Part{8, 2, 4}, Part{8, 0, 6}}) {
+        const DeviceScope here(device);
+        manual_seed(3);
+        const Tensor wide = randn({3, 2, width}).eval(), values = narrow(wide, 2, begin, length);
+        const Tensor found =
+            store_rows(zeros({6, 2, length}, dtype), tensor<std::int64_t>({4, -1, 0}), values);
+        EXPECT_EQ(found.dtype(), dtype);
+        const auto got = found.to(DType::f32).to_vector<float>(),
+                   rounded = values.to(dtype).to(DType::f32).to_vector<float>();
+        const auto row = static_cast<std::size_t>(2 * length);
+        for (std::size_t i = 0; i < row; ++i) {
+          EXPECT_EQ(got[4 * row + i], rounded[i]);
+          EXPECT_EQ(got[row + i], 0);
+          EXPECT_EQ(got[i], rounded[2 * row + i]);
+        }
       }
-    }
 }
 
 TEST(StoreRows, RefusesWhatDoesNotFit) {

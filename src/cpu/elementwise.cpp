@@ -11,7 +11,8 @@
 namespace hearth::cpu {
 namespace {
 
-// Elements a thread takes at a time: enough work to be worth waking it. Of exp and its like, fewer are.
+// Elements a thread takes at a time: enough work to be worth waking it. Of exp, quotients and their like,
+// fewer are.
 std::int64_t grain_elements(const Expression& expression) {
   const auto takes_long = [](const Expression::Instruction& instruction) {
     return op_row(instruction.op).rule == DTypeRule::floating;

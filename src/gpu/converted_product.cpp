@@ -1,5 +1,7 @@
 #include "gpu/converted_product.h"
 
+#include <algorithm>
+
 #include "gpu/block_product.h"
 #include "gpu/matmul.h"
 #include "hearth/small_vector.h"
@@ -90,10 +92,12 @@ std::optional<DType> converts_weights(const GpuDevice& device, const Step& step)
   if (!is_quantised(step.inputs[1].dtype)) return std::nullopt;
   const auto dtype = converted_type(device, step);
   if (!dtype || !wgmma_is_best(device, product_of(step, *dtype))) return std::nullopt;
-  // Numbers of two layers are in memory at once.
-  constexpr std::size_t share = 128;
+  // Numbers of two layers are in memory at once, of a few sizes: that must leave most of it to others.
+  constexpr std::size_t share = 32;
   const auto bytes = static_cast<std::size_t>(element_count(step.inputs[1].shape)) * dtype_size(*dtype);
-  return bytes <= device.total_memory() / share ? dtype : std::nullopt;
+  const MemoryStats memory = device.pool().stats();
+  const std::size_t most = std::min(memory.limit, device.total_memory());
+  return bytes <= (most - std::min(most, memory.allocated)) / share ? dtype : std::nullopt;
 }
 
 bool converted_takes_halves(const GpuDevice& device, const Step& step) {

@@ -104,6 +104,7 @@ class GpuDevice {
   std::size_t total_memory() const { return facts_.total_memory; }
   virtual DeviceInfo info() const;
   MemoryPool& pool() { return *pool_; }
+  const MemoryPool& pool() const { return *pool_; }
   PinnedPool& pinned() { return *pinned_; }
   HostMemory& host_memory() { return *host_memory_; }
   InFlight& in_flight() { return *in_flight_; }  // of stream()

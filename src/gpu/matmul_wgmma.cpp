@@ -141,7 +141,11 @@ std::string wgmma_source(const MatrixProduct& product, const WgmmaTile& tile, bo
 class WgmmaKernel final : public MatmulKernel {
  public:
   WgmmaKernel(GpuDevice& device, const Step& step, int columns, std::unique_ptr<Kernel> otherwise)
-      : MatmulKernel(device, step), otherwise_(std::move(otherwise)), tile_(product_, columns, false) {
+      : MatmulKernel(device, step),
+        otherwise_(std::move(otherwise)),
+        inputs_(step.inputs.size()),
+        outputs_(step.outputs.size()),
+        tile_(product_, columns, false) {
     shape_.row_tiles = static_cast<unsigned>((shape_.rows + tile_rows - 1) / tile_rows);
     shape_.column_tiles = static_cast<unsigned>((product_.b.rows + columns - 1) / columns);
     if (!product_.halves && !product_.turned && !product_.normed) {
@@ -245,12 +249,8 @@ class WgmmaKernel final : public MatmulKernel {
   }
 
   // Of Step::converts: behind all else.
-  void* const* to_convert(const KernelArguments& arguments) const {
-    return arguments.inputs + product_.inputs.size() + 2;
-  }
-  void* const* converted(const KernelArguments& arguments) const {
-    return arguments.outputs + product_.output_count();
-  }
+  void* const* to_convert(const KernelArguments& arguments) const { return arguments.inputs + inputs_ - 1; }
+  void* const* converted(const KernelArguments& arguments) const { return arguments.outputs + outputs_ - 1; }
 
   bool all_aligned(const KernelArguments& arguments) const {
     bool fine = aligned(arguments.inputs[0], 16) && aligned(arguments.inputs[1], 16);
@@ -306,6 +306,7 @@ class WgmmaKernel final : public MatmulKernel {
 
   std::unique_ptr<Kernel> otherwise_;  // for addresses that the copy engine does not take
   std::unique_ptr<Kernel> convert_;    // what then converts
+  std::size_t inputs_, outputs_;       // of the step
   WgmmaTile tile_;
   Function function_, combine_;
 };

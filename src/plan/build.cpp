@@ -45,8 +45,8 @@ void mark_steady_inputs(const LinearGraph& graph, const std::vector<Replacement>
     const std::size_t count = std::min<std::size_t>(draft.inputs.size(), 32);
     for (std::size_t i = 0; i < count; ++i) {
       const std::uint32_t root = draft.inputs[i].root;
-      // A number that is read as memory is written by a step.
       if (root >= graph.nodes.size()) continue;  // a step makes it
+      // A number that is read as memory is written by a step.
       if (graph.ops[root] == Op::value && !replaced.contains(graph.nodes[root])) draft.step.steady |= 1u << i;
     }
   }

@@ -29,7 +29,7 @@ struct Source {
 struct DraftStep {
   Step step;
   std::vector<Source> inputs;
-  std::vector<std::uint32_t> outputs;  // nodes, roots of their own
+  std::vector<std::uint32_t> outputs;  // roots, nodes but for those of Step::converts
   std::vector<PlannedNumber> numbers;
   std::uint32_t nodes = 1;
 };

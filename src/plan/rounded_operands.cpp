@@ -50,7 +50,7 @@ class Rounder {
   // Whether a step can end with a cast.
   bool casts(const DraftStep& writer) const {
     const Step& step = writer.step;
-    if (step.op == Op::copy) return step.parts.empty();
+    if (step.op == Op::copy) return step.parts.empty() && step.joined == 0;
     const bool plain = step.expression.instructions.empty();
     switch (step.op) {
       case Op::rms_norm:

@@ -21,7 +21,7 @@ template <class Format, class T>
 struct ConvertBeside {
   static constexpr bool any = true;
   // Pairs that are read before the first is written: as many as there are registers for.
-  static constexpr int at_once = sizeof(typename Format::Pair) <= 24 ? 4 : 2;
+  static constexpr int at_once = sizeof(typename Format::Pair) <= 32 ? 4 : 2;
   Blocks blocks;
   T* out;
 
