@@ -111,6 +111,14 @@ TEST_F(Command, OptionsOutOfRangeAreNamedBeforeAModelIsLoaded) {
   EXPECT_NE(top.errors.find("top_k is out of range: -5"), std::string::npos) << top.errors;
 }
 
+// Within a measurement that would take minutes; what does not stop is killed.
+TEST_F(Command, BenchStopsWhereItIsInterrupted) {
+  const Ran stopped = run("bench llm --shape tiny --device cpu --lengths 16 --ctx 131072 -n 131000",
+                          "timeout --preserve-status -s INT -k 30 3 ");
+  EXPECT_EQ(stopped.status, 130) << stopped.errors;
+  EXPECT_EQ(stopped.output, "");
+}
+
 TEST_F(Command, BenchTakesLengthsThatFitTheModel) {
   const Ran bench =
       run("bench llm '" HEARTH_MODELS_DIR "/storyteller.gguf' --device cpu -n 2 --repeats 1 --json");

@@ -109,14 +109,17 @@ std::optional<Row> measure(const llm::Model& model, std::int64_t length, const B
   for (int repeat = 0; repeat <= options.repeats; ++repeat) {
     for (llm::Session& session : sessions) session.truncate(0);
     auto start = Clock::now();
-    for (llm::Session& session : sessions) session.feed(prompt);
+    for (llm::Session& session : sessions) {
+      session.feed(prompt);
+      if (interrupt.requested()) return std::nullopt;
+    }
     const double first = seconds_since(start) / count;
     start = Clock::now();
     for (std::int64_t i = 0; i < options.tokens; ++i) {
       const std::vector<TokenId> next{prompt[static_cast<std::size_t>(i % length)]};
       llm::Session::feed_together(all, std::vector<std::vector<TokenId>>(all.size(), next));
+      if (interrupt.requested()) return std::nullopt;
     }
-    if (interrupt.requested()) return std::nullopt;
     if (repeat == 0) continue;  // plans are made and kernels compiled
     prompt_seconds.push_back(first);
     token_seconds.push_back(seconds_since(start) / static_cast<double>(options.tokens) / count);

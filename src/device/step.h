@@ -100,8 +100,8 @@ struct AttentionGradients {
 //   quantised_matmul      likewise, and of a norm of x where Backend::takes_norm() said so. Or, if `stored`,
 //   what
 //                becomes of queries, keys and values: see StoredHeads.
-//                If `converts`, its last input is the weights of a later step, and its last output those same
-//                numbers in the type that this step names: nothing else here has to do with them.
+//                If `converts`, its last input is the weights of a later step, and its last output the same
+//                weights as dense numbers: nothing else here has to do with them.
 //   layer_norm, rms_norm  the operation; the result is that of the expression's cast where it has one.
 //   rms_norm_grads, layer_norm_grads  the operation; a fourth input is added to the gradient by x.
 //   others       the operation `op` itself.

@@ -20,22 +20,6 @@ Step product_of(const Step& step, DType dtype) {
   return as_matmul(product);
 }
 
-std::unique_ptr<Kernel> conversion(GpuDevice& device, const Layout& from, const Layout& to) {
-  Step step;
-  step.op = is_quantised(from.dtype) ? Op::dequantise : Op::copy;
-  step.domain = from.shape;
-  step.inputs = {from};
-  step.outputs = {to};
-  if (step.op == Op::dequantise) return make_quantised(device, step);
-  step.expression.inputs = {from.dtype};
-  step.expression.outputs = {0};
-  if (from.dtype != to.dtype) {
-    step.expression.instructions = {{Op::cast, from.dtype, to.dtype, {0, 0, 0}}};
-    step.expression.outputs = {1};
-  }
-  return make_elementwise(device, step);
-}
-
 // Operands go by way of scratch memory where they are not as matmul wants them.
 class ConvertedProduct final : public Kernel {
  public:
@@ -43,7 +27,7 @@ class ConvertedProduct final : public Kernel {
     for (std::size_t i = 0; i < 2; ++i) {
       const Layout& from = step.inputs[i];
       if (from.dtype == dtype && from.contiguous()) continue;
-      conversions_.push_back({i, scratch_, conversion(device, from, dense(dtype, from.shape))});
+      conversions_.push_back({i, scratch_, make_conversion(device, from, dense(dtype, from.shape))});
       const auto bytes = static_cast<std::size_t>(element_count(from.shape)) * dtype_size(dtype);
       scratch_ += (bytes + 63) / 64 * 64;
     }
@@ -77,6 +61,22 @@ class ConvertedProduct final : public Kernel {
 };
 
 }  // namespace
+
+std::unique_ptr<Kernel> make_conversion(GpuDevice& device, const Layout& from, const Layout& to) {
+  Step step;
+  step.op = is_quantised(from.dtype) ? Op::dequantise : Op::copy;
+  step.domain = from.shape;
+  step.inputs = {from};
+  step.outputs = {to};
+  if (step.op == Op::dequantise) return make_quantised(device, step);
+  step.expression.inputs = {from.dtype};
+  step.expression.outputs = {0};
+  if (from.dtype != to.dtype) {
+    step.expression.instructions = {{Op::cast, from.dtype, to.dtype, {0, 0, 0}}};
+    step.expression.outputs = {1};
+  }
+  return make_elementwise(device, step);
+}
 
 std::unique_ptr<Kernel> make_converted_product(GpuDevice& device, const Step& step, DType dtype) {
   return std::make_unique<ConvertedProduct>(device, step, dtype);

@@ -8,9 +8,12 @@
 
 namespace hearth::gpu {
 
-// That type; nothing where another kernel of quantised_matmul takes the operands as they are.
+// That type; nothing where another kernel of quantised_matmul, which chooses (quantised_matmul.cpp), takes
+// the operands as they are.
 std::optional<DType> converted_type(const GpuDevice& device, const Step& step);
 
+// A tensor, in blocks or not, to the same numbers in another layout or type.
+std::unique_ptr<Kernel> make_conversion(GpuDevice& device, const Layout& from, const Layout& to);
 std::unique_ptr<Kernel> make_converted_product(GpuDevice& device, const Step& step, DType dtype);
 
 // Backend::rounds_operand, Backend::converts_weights and Backend::fuses_halves, for these products.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "gpu/converted_product.h"
 #include "gpu/expression_source.h"
 #include "gpu/gemm_tiles.h"
 #include "gpu/kernel_arguments.h"
@@ -158,14 +159,7 @@ class WgmmaKernel final : public MatmulKernel {
     function_ = device.function({"matmul_wgmma", wgmma_source(product_, tile_, partial), {}}, "matmul");
     device.allow_shared(function_, static_cast<unsigned>(tile_.shared_bytes()));
     if (partial) combine_ = device.function(combine_source(product_), "combine");
-    if (product_.converts) {
-      Step conversion;
-      conversion.op = Op::dequantise;
-      conversion.domain = product_.converts->shape;
-      conversion.inputs = {*product_.converts};
-      conversion.outputs = {step.outputs.back()};
-      convert_ = make_quantised(device, conversion);
-    }
+    if (product_.converts) convert_ = make_conversion(device, *product_.converts, step.outputs.back());
   }
 
   static bool fits(const GpuDevice& device, const Step& step) {
