@@ -344,6 +344,25 @@ TEST_F(CachedAttention, HalvesAndManyKeys) {
     check({8, 1, 128, 32, 48}, {pages}, {{0, 1200}, {0, 1279}}, dtype, 0, 0, 1e-4);
   check({3, 1, 80, 32, 48}, {pages}, {{0, 700}}, DType::f16, 0, 0, 1e-4);
 }
+// Heads of a group in one block or in several, with keys for a part of a turn, for a whole one and for more.
+TEST_F(CachedAttention, HeadsAndKeysOfABlock) {
+  std::vector<std::int64_t> pages;
+  for (std::int64_t i = 0; i < 20; ++i) pages.push_back((i * 7) % 20);
+  for (const std::int64_t heads : {1, 2, 3, 4, 7})
+    for (const std::int64_t position : {63, 127, 128, 200})
+      check({heads, 1, 128, 16, 20}, {pages}, {{0, position}}, DType::f16, 0, 0, 1e-4);
+  for (const DType dtype : {DType::f32, DType::bf16})
+    check({5, 1, 64, 16, 20}, {pages}, {{0, 300}, {0, 5}}, dtype, 150, 0, 1e-4);
+}
+// So many that a block has four heads, and a split more than one turn.
+TEST_F(CachedAttention, ManyQueries) {
+  std::vector<std::int64_t> pages;
+  for (std::int64_t i = 0; i < 20; ++i) pages.push_back((i * 7) % 20);
+  std::vector<Query> queries;
+  for (std::int64_t i = 0; i < 60; ++i) queries.push_back({0, i * 5});
+  for (const DType dtype : {DType::f32, DType::f16})
+    check({20, 5, 128, 16, 20}, {pages}, queries, dtype, 0, 0, 1e-4);
+}
 // Numbers of 8 bits, with a scale for 32 neighbours.
 TEST(ScaledBytes, AreNearTheNumbers) {
   for (const Device device : tested_devices()) {

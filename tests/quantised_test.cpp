@@ -280,6 +280,18 @@ TEST_P(Quantised, WhatIsNotFiniteGivesNotANumber) {
       }
 }
 
+// Rounding x divides by its largest number, whose reciprocal f32 may not have. (The CPU multiplies integers
+// with scales in an order in which such numbers are too large.)
+TEST_P(Quantised, NumbersMayBeLarge) {
+  const Tensor weight = quantise(ones({3, 256}) * 0.25, format());
+  for (const Device device : tested_devices())
+    for (const double large : {device.kind == DeviceKind::cpu ? 1e30 : 3e38, 1e-28}) {
+      const Tensor x = where(arange(256).reshape({1, 256}) == 40, large, 0.0);
+      for (const float got : linear(on(x, device), on(weight, device)).to_vector<float>())
+        ASSERT_NEAR(got / large, 0.25, 0.05) << large << " " << to_string(device);
+    }
+}
+
 // With an expression behind the product, which a GPU computes in the same kernel.
 TEST_P(Quantised, ProductsGoOn) {
   for (const Device device : tested_devices()) {

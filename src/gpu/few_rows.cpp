@@ -156,10 +156,16 @@ class FewRowsKernel final : public BlockProduct {
     const int side = product_.halves ? 1 : tile_.columns;  // results of a wave at a time, side by side
     const std::int64_t at_once =
         tile_.slots > 0 ? portion_of(format_) : device.wave_size() * tile_.ahead * 32;
-    while (parts_ < waves && shape_.columns / side * parts_ < most_blocks * waves / 2 &&
-           parts_ * at_once < shape_.depth)
-      parts_ *= 2;
     grid_ = static_cast<unsigned>(std::min<std::int64_t>((shape_.columns + side - 1) / side, most_blocks));
+    // Portions that one wave of a block has to multiply, if several share columns. That costs barriers.
+    const std::int64_t columns = (shape_.columns + side * grid_ - 1) / (side * grid_);
+    const std::int64_t portions = (shape_.depth + at_once - 1) / at_once;
+    const auto work = [&](unsigned parts) {
+      return static_cast<double>((columns * parts + waves - 1) / waves * ((portions + parts - 1) / parts));
+    };
+    constexpr double worthwhile = 0.9;
+    for (unsigned parts = 2; parts <= waves && parts < 2 * portions; parts *= 2)
+      if (work(parts) < worthwhile * work(parts_)) parts_ = parts;
     if (!tile_.rounds_in_block)
       round_ = device.function({"quantised_matmul", rounding_text(), {}}, "round_activations");
   }
@@ -273,19 +279,20 @@ class FewRowsKernel final : public BlockProduct {
   std::string text(bool whole) const {
     const std::string_view type = storage_type(product_.a.dtype);
     const bool blocks = is_quantised(format_), in_block = tile_.rounds_in_block;
-    const bool two_blocks = tile_.slots > 0 && tile_.rows <= 2 && whole;
+    const bool two_blocks = tile_.slots > 0 && tile_.rows <= 2 && whole, one_row = tile_.rows == 1;
     std::string text = fmt::format("{}constexpr bool whole = {};\nusing Work = {};\n",
                                    stored_ ? "#include \"stored_heads.h\"\n" : "", whole, work());
     text += fmt::format(
-        "KERNEL_OF({}{}) void multiply_blocks({}, {}{}, u32 rows, u32 columns,\n", threads,
+        "KERNEL_OF({}{}) void multiply_blocks({}, {}{}, u32{}, u32 columns,\n", threads,
         two_blocks ? ", 2" : "",
         blocks ? "Blocks blocks" : fmt::format("const {}* weights, i64 weight_stride", storage_type(format_)),
         in_block ? fmt::format("const {}* x, i64 row_stride, i64 k_stride", type)
                  : "const u8* q, const Rounding* roundings",
-        epsilon_ ? ", const f32* norm_weight, f32 epsilon" : "");
+        epsilon_ ? ", const f32* norm_weight, f32 epsilon" : "", one_row ? "" : " rows");
     text += fmt::format(
-        "    u32 depth, u32 parts{}) {{\n",
-        stored_ ? fmt::format(", StoreHeads<{}> heads", storage_type(cache_dtype_)) : finish_.parameters);
+        "    u32 depth, u32 parts{}) {{\n{}",
+        stored_ ? fmt::format(", StoreHeads<{}> heads", storage_type(cache_dtype_)) : finish_.parameters,
+        one_row ? "  constexpr u32 rows = 1;\n" : "");
     if (in_block)
       text += tile_.slots == 0
                   ? "  u8* const held = launched_shared<u8>();\n"
@@ -307,35 +314,37 @@ class FewRowsKernel final : public BlockProduct {
           tile_.rows, stored_->size / 2, storage_type(cache_dtype_), stored_->rope.interleaved);
     else
       text += fmt::format("  const Finish finish{{GemmStack{{}}, rows, columns{}}};\n", finish_.members);
-    if (epsilon_) text += "  if (threadIdx.x * 32 < depth) bring_near(norm_weight + threadIdx.x * 32);\n";
-    text += waiting_text();
-    if (stored_ && !in_block) text += "  barrier();\n";
     if (epsilon_)
       text += fmt::format(
+          "  if (threadIdx.x * 32 < depth) bring_near(norm_weight + threadIdx.x * 32);\n"
           "  __shared__ f32 squares[{0} * {1} / WAVE];\n"
           "  Normed<{0}, {1}, whole> prepare{{norm_weight, epsilon, depth, squares}};\n",
           tile_.rows, threads);
     else
       text += "  AsItIs prepare;\n";
-    const std::string rounds = in_block ? preparing_text(type) + "  barrier();\n" : "";
-    if (tile_.slots > 0)
-      text +=
-          rounds + "  streamed::multiply(work, stream, prepare.factor(lane() / Work::side), finish);\n}\n";
-    else
-      text += fmt::format("  multiply_few(work, prepare, finish, [&] {{\n{}  }});\n}}\n", rounds);
-    return kernel_text(text, tile_.slots > 0 ? "streamed.h" : "quantised.h");
+    text += tile_.slots > 0 ? streaming_text(type) : fetching_text(type);
+    return kernel_text(text + "}\n", tile_.slots > 0 ? "streamed.h" : "quantised.h");
   }
 
   // What nothing in the plan writes may be read before the kernel waits.
-  std::string waiting_text() const {
-    const bool streams = tile_.slots > 0;
-    const std::string start = streams ? "  stream.start();\n" : "",
-                      angles = stored_ ? "  heads.compute_angles(cosines, sines);\n" : "";
-    std::string text = streams ? "  streamed::Stream<Work, slots> stream(work, launched_shared<u8>());\n"
-                               : "  work.bring_near();\n";
-    text += (steady_weights_ ? start : "") + (steady_turns_ ? angles : "");
-    text += "  after_previous();\n";
-    return text + (steady_weights_ ? "" : start) + (steady_turns_ ? "" : angles);
+  std::string streaming_text(std::string_view type) const {
+    const std::string wait = "  after_previous();\n";
+    return (steady_weights_ ? "" : wait) +
+           "  streamed::multiply<slots>(work, launched_shared<u8>(), [&] {\n" +
+           waiting_text(steady_weights_ ? wait : "") + preparing_text(type) +
+           "  barrier();\n  return prepare.factor(lane() / Work::side);\n  }, "
+           "finish);\n";
+  }
+  std::string fetching_text(std::string_view type) const {
+    std::string text = "  work.bring_near();\n" + waiting_text("  after_previous();\n");
+    if (stored_ && !tile_.rounds_in_block) text += "  barrier();\n";
+    return text + fmt::format("  multiply_few(work, prepare, finish, [&] {{\n{}  }});\n",
+                              tile_.rounds_in_block ? preparing_text(type) + "  barrier();\n" : "");
+  }
+  // `wait`, and the rope's angles before or behind it.
+  std::string waiting_text(const std::string& wait) const {
+    const std::string angles = stored_ ? "  heads.compute_angles(cosines, sines);\n" : "";
+    return steady_turns_ ? angles + wait : wait + angles;
   }
 
   std::string preparing_text(std::string_view type) const {

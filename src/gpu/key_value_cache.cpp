@@ -31,19 +31,21 @@ struct StorePart {
 };
 
 // `from`, `to`: types of the kernel's language; bytes that are moved as one, or packets of what is converted.
-KernelSource store_source(std::string_view from, std::string_view to, std::size_t parts, std::size_t loads) {
+KernelSource store_source(std::string_view from, std::string_view to, std::string_view index,
+                          std::size_t parts, std::size_t loads) {
   // Not one of two that is chosen first: that would be a copy in memory.
-  constexpr std::string_view one = "  store_part(part, count, length, rows, fault);\n",
-                             two =
-                                 "  if (blockIdx.y == 0)\n    store_part(part, count, length, rows, fault);\n"
-                                 "  else\n    store_part(next, count, length, rows, fault);\n";
+  const auto store = [&](std::string_view part) {
+    return fmt::format("store_part<{}>({}, count, length, rows, fault);\n", index, part);
+  };
   return {
       "store_rows",
       fmt::format("#include \"key_value_cache.h\"\n"
                   "using Part = StorePart<{1}, {0}>;\n"
-                  "KERNEL void store_rows(Part part, {2}u64 count, u64 length, i64 rows, Fault fault) {{\n"
-                  "  after_previous();\n{3}}}\n",
-                  from, to, parts == 1 ? "" : "Part next, ", parts == 1 ? one : two),
+                  "KERNEL void store_rows(Part part, {2}u64 count, Divisor length, i64 rows, Fault fault) "
+                  "{{\n  after_previous();\n  {3}}}\n",
+                  from, to, parts == 1 ? "" : "Part next, ",
+                  parts == 1 ? store("part")
+                             : "if (blockIdx.y == 0)\n    " + store("part") + "  else\n    " + store("next")),
       {},
       loads};
 }
@@ -101,10 +103,12 @@ class StoreRowsKernel final : public Kernel {
       return from_ == to_ ? std::string(unit_type(bytes))
                           : fmt::format("Packet<{}, {}>", storage_type(dtype), unit);
     };
-    return store_source(type(from_), type(to_), parts_.size(), static_cast<std::size_t>(bytes));
+    return store_source(type(from_), type(to_), index_type(count_ * length_), parts_.size(),
+                        static_cast<std::size_t>(bytes));
   }
   void launch(const Function& store, std::int64_t unit, const KernelArguments& arguments) const {
-    const std::int64_t length = length_ / unit;
+    const Divisor length(length_ / unit);
+    const std::int64_t count = count_ * (length_ / unit);
     std::vector<StorePart> parts;
     for (std::size_t i = 0; i < parts_.size(); ++i) {
       void* const* in = arguments.inputs + i * part_inputs;
@@ -114,12 +118,12 @@ class StoreRowsKernel final : public Kernel {
     const Fault fault{device_.fault(), static_cast<std::uint64_t>(Op::store_rows)};
     Arguments values;
     for (const StorePart& part : parts) values.add(part);
-    values.add(count_);
+    values.add(count);
     values.add(length);
     values.add(rows_);
     values.add(fault);
     device_.launch(store,
-                   {.x = device_.grid_for(static_cast<std::uint64_t>(count_ * length), threads),
+                   {.x = device_.grid_for(static_cast<std::uint64_t>(count), threads),
                     .y = static_cast<unsigned>(parts_.size()),
                     .threads = threads},
                    values);
@@ -172,19 +176,23 @@ class CachedAttentionKernel final : public Kernel {
               .window = whole(attributes.window),
               .scale = static_cast<float>(attributes.scale),
               .soft_cap = static_cast<float>(attributes.soft_cap),
-              .slots = keys.shape[0],
+              .slots = whole(keys.shape[0]),
               .q_query = q.strides[0],
               .q_head = q.strides[1],
               .q_feature = q.strides[2],
               .sequence_stride = step.inputs[3].strides[0],
               .position_stride = step.inputs[4].strides[0]};
     if (element_count(q.shape) == 0) return;
-    const int shared_heads = shape_.heads / shape_.groups;
-    heads_ = static_cast<int>(std::min(4u, std::bit_ceil(static_cast<unsigned>(shared_heads))));
-    blocks_ =
-        static_cast<std::int64_t>(shape_.queries) * shape_.groups * ((shared_heads + heads_ - 1) / heads_);
+    const auto divide = [&](int most_heads) {
+      const int shared_heads = shape_.heads / shape_.groups;
+      heads_ = std::min(most_heads, static_cast<int>(std::bit_ceil(static_cast<unsigned>(shared_heads))));
+      blocks_ =
+          static_cast<std::int64_t>(shape_.queries) * shape_.groups * ((shared_heads + heads_ - 1) / heads_);
+    };
+    // Heads that a block has read keys once for all of them; few blocks are rather more blocks.
+    divide(2);
+    if (blocks_ > device.compute_units()) divide(4);
     // Few blocks: each takes a part of the keys. How many keys there are is known on the device only.
-    constexpr std::int64_t least_keys = 64;
     const std::int64_t capacity =
         shape_.window > 0 ? std::min<std::int64_t>(shape_.window, std::int64_t{shape_.pages} * shape_.page)
                           : std::int64_t{shape_.pages} * shape_.page;
@@ -195,7 +203,7 @@ class CachedAttentionKernel final : public Kernel {
     const std::int64_t wanted =
         spreads_ ? device.compute_units() / blocks_ : (at_once + blocks_ - 1) / blocks_;
     shape_.splits = static_cast<int>(
-        std::clamp<std::int64_t>(std::min(wanted, capacity / least_keys), 1, most_attention_splits));
+        std::clamp<std::int64_t>(std::min(wanted, capacity / least_split_keys), 1, most_attention_splits));
     attend_ = device.function({"cached_attention", text(step), {}, scaled_ ? 8u : 16u}, "cached_attention");
     if (spreads_) device_.allow_shared(attend_, static_cast<unsigned>(held_bytes(device)));
   }
@@ -238,7 +246,7 @@ class CachedAttentionKernel final : public Kernel {
         "  cached::attend<{0}, {1}, {2}, {3}, {4}, {8}>(shape, q, keys, values, key_scales, value_scales,\n"
         "      sequences, positions, table, out, scratch, arrived, fault, [] {{{6}}});\n}}\n",
         q, cache, heads_, shape_.features, shape_.soft_cap > 0, steady ? "" : "  after_previous();\n",
-        steady ? " after_previous(); " : "", spreads_ ? ", 2" : "", spreads_ && steady);
+        steady ? " after_previous(); " : "", device_.target().amd ? "" : ", 2", spreads_ && steady);
   }
 
   GpuDevice& device_;

@@ -260,6 +260,15 @@ DEVICE f32 fast_reciprocal(f32 x) {  // one unit in the last place; zero where t
   return result;
 #endif
 }
+DEVICE f32 fast_reciprocal_root(f32 x) {  // two units in the last place
+#ifdef HEARTH_AMD
+  return __builtin_amdgcn_rsqf(x);
+#else
+  f32 result;
+  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+#endif
+}
 
 // The sum of four products of signed bytes, and c.
 DEVICE i32 dot4(i32 a, i32 b, i32 c) {
@@ -322,7 +331,13 @@ DEVICE u32 multiply_add_f16_pairs(u32 a, u32 b, u32 c) {
 // ---- cooperation ----
 
 // What this thread wrote before is there for all blocks, what it reads after is as fresh as that.
-DEVICE void device_fence() { __threadfence(); }
+DEVICE void device_fence() {
+#if defined(HEARTH_NVIDIA) && __CUDA_ARCH__ >= 700
+  asm volatile("fence.acq_rel.gpu;" ::: "memory");  // __threadfence() orders more than that, and takes longer
+#else
+  __threadfence();
+#endif
+}
 // What another block of the same kernel wrote: past a cache that only sees this one's writes.
 DEVICE f32 load_fresh(const f32* place) {
 #ifdef HEARTH_AMD

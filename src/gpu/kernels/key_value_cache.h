@@ -26,17 +26,18 @@ struct StorePart {
   Nest<1> places;
   T* out;
 };
-template <class T, class V>
-DEVICE void store_part(const StorePart<T, V>& part, u64 count, u64 length, i64 rows, const Fault& fault) {
-  const V* const values = part.values;
-  const Nest<1>& places = part.places;
-  for (u64 i = global_thread(); i < count * length; i += global_threads()) {
-    const i64 index = part.indices[(i64)(i / length) * part.index_stride];
+// `count`: of the values, in units; `length`: of a row.
+template <class Index, class T, class V>
+DEVICE void store_part(const StorePart<T, V>& part, u64 count, const Divisor& length, i64 rows,
+                       const Fault& fault) {
+  for (Index i = (Index)global_thread(); i < count; i += (Index)global_threads()) {
+    const Index number = length.divide(i);
+    const i64 index = part.indices[number * part.index_stride];
     if (index < 0) continue;  // names no row
     const u64 row = checked(index, rows, fault);
     if (row >= (u64)rows) continue;
-    T& to = part.out[row * length + i % length];
-    const V& from = values[places.at(i).of[0]];
+    T& to = part.out[row * length.value + (i - number * (Index)length.value)];
+    const V& from = part.values[part.places.at(i).of[0]];
     if constexpr (is_same<T, V>)
       to = from;
     else
@@ -47,9 +48,7 @@ DEVICE void store_part(const StorePart<T, V>& part, u64 count, u64 length, i64 r
 namespace cached {
 
 constexpr int threads = 256;
-constexpr int packet = 8;       // features of a lane
-constexpr int ahead = 4;        // keys of a lane that are read together
-constexpr u32 least_keys = 64;  // of a split, where there are more
+constexpr int packet = 8;  // features of a lane
 
 // The keys that a query sees, and how the splits share them: only the first `splits` have any.
 struct Seen {
@@ -59,55 +58,91 @@ struct Seen {
     first = shape.window > 0 && last >= shape.window ? last - shape.window + 1 : 0;
     count = last - first + 1;
     const u32 keys = (u32)count, each = (keys + shape.splits - 1) / (u32)shape.splits;
-    share = each > least_keys ? each : least_keys;
+    share = each > (u32)least_split_keys ? each : (u32)least_split_keys;
     splits = (int)((keys + (u32)share - 1) / (u32)share);
   }
-};
-
-// The largest score, the sum of weights and the weighted sum of values so far, of one head. Several
-// lanes have the features between them.
-struct Running {
-  f32 top, total, sum[packet];
 };
 
 // What weights by one largest score are multiplied with, to be by another that is no smaller. Without a
 // branch: lanes ask each other later.
 DEVICE f32 shrinking(f32 from, f32 top) { return from == top ? 1.0f : fast_exp2(from - top); }
 
-DEVICE Running combined(const Running& a, const Running& b) {
-  const f32 top = ::fmaxf(a.top, b.top);
-  const f32 of_a = shrinking(a.top, top), of_b = shrinking(b.top, top);
-  Running result{top, a.total * of_a + b.total * of_b, {}};
-#pragma unroll
-  for (int e = 0; e < packet; ++e) result.sum[e] = a.sum[e] * of_a + b.sum[e] * of_b;
-  return result;
-}
+// Adds up what LANES lanes have of each of N values; their numbers differ by multiples of APART. Value i is
+// afterwards value first_of(lane) + i of the given ones, for i < kept; where there are fewer values than
+// lanes, neighbours have the same.
+template <int N, int LANES, int APART>
+struct Fold {
+  static constexpr int kept = N > LANES ? N / LANES : 1;
+  DEVICE static int first_of(int lane) {
+    const int among = lane / APART % LANES;
+    return N > LANES ? among * kept : among / (LANES / N);
+  }
+  DEVICE static void add(f32 (&values)[N]) { halve<N, LANES / 2>(values); }
 
-DEVICE Running of_lane_xor(const Running& r, int mask) {
-  Running other{from_lane_xor(r.top, mask), from_lane_xor(r.total, mask), {}};
+ private:
+  template <int LEFT, int HALF>
+  DEVICE static void halve(f32 (&values)[N]) {
+    if constexpr (HALF > 0) {
+      constexpr int mask = HALF * APART, next = LEFT > 1 ? LEFT / 2 : 1;
+      const bool upper = (lane() & mask) != 0;
 #pragma unroll
-  for (int e = 0; e < packet; ++e) other.sum[e] = from_lane_xor(r.sum[e], mask);
-  return other;
-}
+      for (int i = 0; i < next; ++i) {
+        const f32 first = values[i], second = values[LEFT / 2 + i];  // not a choice between places in memory
+        values[i] =
+            (LEFT > 1 && upper ? second : first) + from_lane_xor(LEFT > 1 && upper ? first : second, mask);
+      }
+      halve<next, HALF / 2>(values);
+    }
+  }
+};
 
-// Lanes that have the features of a head between them.
+// Lanes that have the features of a head between them; enough for each to have scores of one head only.
 constexpr int lanes_for(int features) {
-  int lanes = 1;
+  int lanes = 4;
   while (lanes * packet < features) lanes *= 2;
   return lanes;
 }
 
-template <int FEATURES, class T>
-DEVICE Packet<T, packet> features_of(const T* row, int feature) {
-  constexpr bool whole = FEATURES % packet == 0;  // else rows are not aligned
-  if (whole && (FEATURES == lanes_for(FEATURES) * packet || feature < FEATURES))
-    return *reinterpret_cast<const Packet<T, packet>*>(row + feature);
-  Packet<T, packet> values;
+// Keys of a team that are read together: as many as registers hold. All that a block reads is on its way at
+// once where it can be: what is read later may have to wait for the weights of kernels that start early.
+template <class T, int HEADS>
+constexpr int keys_together = HEADS <= 2 && sizeof(T) <= 2 ? 8 : 4;
+
+// The features of a lane as they lie in memory: the compiler would give each one a register.
+template <class T>
+class Features {
+ public:
+  // Of a row of FEATURES, from number `feature` on; behind the last one are zeros.
+  template <int FEATURES>
+  DEVICE static Features of(const T* row, int feature) {
+    constexpr bool whole = FEATURES % packet == 0;  // else rows are not aligned
+    Features result;
+    if (whole && (FEATURES == lanes_for(FEATURES) * packet || feature < FEATURES)) {
+      result.words_ = *reinterpret_cast<const Words*>(row + feature);
+      return result;
+    }
+    Packet<T, packet> values;
 #pragma unroll
-  for (int e = 0; e < packet; ++e)
-    values.element[e] = !whole && feature + e < FEATURES ? row[feature + e] : store<T>(0.0f);
-  return values;
-}
+    for (int e = 0; e < packet; ++e)
+      values.element[e] = !whole && feature + e < FEATURES ? row[feature + e] : store<T>(0.0f);
+    result.words_ = bit_cast<Words>(values);
+    return result;
+  }
+  DEVICE f32 operator[](int e) const {
+    constexpr int in_word = 4 / (int)sizeof(T);
+    const u32 word = words_.element[e / in_word] >> 8 * sizeof(T) * (e % in_word);
+    if constexpr (sizeof(T) == 1)
+      return (f32)load(bit_cast<T>((u8)word));
+    else if constexpr (sizeof(T) == 2)
+      return (f32)load(bit_cast<T>((u16)word));
+    else
+      return (f32)load(bit_cast<T>(word));
+  }
+
+ private:
+  using Words = Packet<u32, packet*(int)sizeof(T) / 4>;
+  Words words_;
+};
 
 constexpr int run = 32;  // bytes that share a scale
 
@@ -195,7 +230,7 @@ DEVICE void combine(const Partial<FEATURES>& partial, i64 first, int heads, int 
   for (int e = 0; e < each; ++e) sums[wave()][e * WAVE + (int)lane()] = sum[e];
   barrier();
   if (slice > 0 || h >= heads) return;
-  const f32 by = total == 0 ? 0.0f : 1 / total;
+  const f32 by = total == 0 ? 0.0f : fast_reciprocal(total);
 #pragma unroll
   for (int e = 0; e < each; ++e) {
     const int feature = e * WAVE + (int)lane();
@@ -205,15 +240,20 @@ DEVICE void combine(const Partial<FEATURES>& partial, i64 first, int heads, int 
 }
 
 // A block has HEADS heads of one group for one query and one split of its keys. Neighbouring lanes, a team,
-// take a key together. `scratch`: of a Partial, or null where there is one split; the last block of a query's
-// heads combines the splits, after `arrived` has told it that it is the last. Before `wait` is called only
-// `sequences`, `positions` and `table` are read; splits without keys leave before, or STAY until then.
+// take a key together. Waves have largest scores of their own; they and the sums of values meet at the end.
+// `scratch`: of a Partial, or null where there is one split; the last block of a query's heads combines the
+// splits, after `arrived` has told it that it is the last. Before `wait` is called only `sequences`,
+// `positions` and `table` are read; splits without keys leave before, or STAY until then.
 template <class Q, class T, int HEADS, int FEATURES, bool SOFT_CAP, bool STAY, class Wait>
 DEVICE void attend(const CachedAttentionShape& shape, const Q* q, const T* keys, const T* values,
                    const f16* key_scales, const f16* value_scales, const i64* sequences, const i64* positions,
                    const i64* table, Q* out, f32* scratch, u32* arrived, const Fault& fault, Wait wait) {
   constexpr int lanes = lanes_for(FEATURES), teams = threads / lanes, waves = threads / WAVE;
-  __shared__ Running shared[waves][HEADS][lanes];
+  constexpr int together = keys_together<T, HEADS>, wide = lanes * packet;
+  static_assert(HEADS <= 4 && HEADS <= lanes, "lanes have scores of one head");
+  __shared__ __align__(16) f32 wanted[HEADS][wide];              // queries
+  __shared__ __align__(16) f32 weights[teams][together][HEADS];  // of the keys at hand
+  __shared__ f32 tops[waves][HEADS], totals[waves][HEADS], sums[waves][HEADS][wide];
   const int per_group = shape.heads / shape.groups, head_blocks = (per_group + HEADS - 1) / HEADS;
   // First the splits that always have keys.
   const u32 of_split = (u32)shape.queries * (u32)shape.groups * (u32)head_blocks;
@@ -227,7 +267,7 @@ DEVICE void attend(const CachedAttentionShape& shape, const Q* q, const T* keys,
   const int first_head = group * per_group + head_block * HEADS;
   const int own_heads = min(HEADS, per_group - head_block * HEADS);
 
-  const int team = (int)threadIdx.x / lanes, feature = (int)threadIdx.x % lanes * packet;
+  const int team = (int)threadIdx.x / lanes, of_team = (int)threadIdx.x % lanes, feature = of_team * packet;
   const u64 sequence = checked(sequences[query * shape.sequence_stride], shape.sequences, fault);
   const i64 last =
       (i64)checked(positions[query * shape.position_stride], (i64)shape.pages * shape.page, fault);
@@ -238,134 +278,184 @@ DEVICE void attend(const CachedAttentionShape& shape, const Q* q, const T* keys,
     if (STAY) wait();
     return;
   }
-  const i64 begin = seen.first + split * seen.share;
-  const i64 end = fine ? min(begin + seen.share, seen.first + seen.count) : begin;
+  const u32 begin = (u32)(seen.first + split * seen.share);
+  const u32 end = fine ? (u32)min((i64)begin + seen.share, seen.first + seen.count) : begin;
   const i64* const pages = table + (fine ? sequence : 0) * (u64)shape.pages;
-  const i64 slot_size = (i64)shape.groups * FEATURES;
   const u32 page_size = (u32)shape.page;
-  // Where the keys and values of a position are, if they are anywhere.
-  const auto place_of = [&](i64 position, i64& row) {
-    const u32 at = (u32)(position < end ? position : begin), number = at / page_size;
+  // In which slot of the cache a key and its value are; from `nowhere` on they are in none.
+  constexpr u32 nowhere = 0x80000000u;
+  const auto slot_of = [&](u32 position) {
+    if (position >= end) return nowhere;
+    const u32 number = position / page_size;
     const i64 page = pages[number];
-    const bool stored = page >= 0 && (page + 1) * shape.page <= shape.slots;
-    row = (stored ? page * shape.page + (at - number * page_size) : 0) * slot_size + (i64)group * FEATURES;
-    return position < end && stored;
+    if (page < 0 || (page + 1) * page_size > shape.slots) return nowhere;
+    return (u32)page * page_size + (position - number * page_size);
   };
-  if (STAY && end > begin && (feature * (int)sizeof(T)) % 128 == 0 && feature < FEATURES)
+  // Each lane finds a slot or two of those of the keys from `base` on that the team takes.
+  constexpr int of_lane = together > lanes ? together / lanes : 1;
+  struct Slots {
+    u32 of[of_lane];
+  };
+  const auto find = [&](u32 base) {
+    Slots slots;
 #pragma unroll
-    for (int a = 0; a < ahead; ++a) {
-      i64 row;
-      if (!place_of(begin + a * teams + team, row)) continue;
-      bring_near(keys + row + feature);
-      bring_near(values + row + feature);
-    }
+    for (int i = 0; i < of_lane; ++i)
+      slots.of[i] = slot_of(base + (u32)((of_team % together + i * lanes) * teams + team));
+    return slots;
+  };
+  const auto row_of = [&](u32 slot) { return ((i64)slot * shape.groups + group) * FEATURES; };
+  Slots slots = find(begin);
+  if constexpr (STAY) {
+    const u32 near = slot_of(begin + threadIdx.x);
+    if (near < nowhere)
+#pragma unroll
+      for (int f = 0; f < FEATURES; f += 128 / (int)sizeof(T)) {
+        bring_near(keys + row_of(near) + f);
+        bring_near(values + row_of(near) + f);
+      }
+  }
   wait();
 
   // Scores are in units of log 2, so that exp2 gives the weights.
   const f32 scale = SOFT_CAP ? shape.scale : shape.scale * 1.44269504088896340736f;
-  f32 wanted[HEADS][packet];
-  Running running[HEADS];
+  // Each lane has a few scores of some keys at a time, of one head.
+  using Scores = Fold<HEADS * together, lanes, 1>;
+  constexpr int same_head = lanes / HEADS;                                          // lanes of a team
+  constexpr int same_scores = lanes > HEADS * together ? same_head / together : 1;  // of those
+  const int own = Scores::first_of((int)lane()), own_head = own / together, own_key = own % together;
+  f32 top = -infinity(), total = 0;
+  f32 sum[HEADS * packet] = {};
+  // A loop from its first turn on, for fewer instructions (as prepare_rows() in quantised.h).
+#pragma unroll 1
+  for (u32 base = begin; base < end; base += teams * together) {  // whole waves: lanes ask each other
+    Features<T> key[together], value[together];
+    f32 key_scale[together], value_scale[together];
+    u32 counts = 0;  // a bit for each
 #pragma unroll
-  for (int h = 0; h < HEADS; ++h) {
-    running[h] = {-infinity(), 0, {}};
-#pragma unroll
-    for (int e = 0; e < packet; ++e)
-      wanted[h][e] = h < own_heads && feature + e < FEATURES
-                         ? load(q[query * shape.q_query + (first_head + h) * shape.q_head +
-                                  (feature + e) * shape.q_feature]) *
-                               scale
-                         : 0.0f;
-  }
-  for (i64 base = begin; base < end; base += teams * ahead) {  // whole waves: lanes ask each other
-    Packet<T, packet> key[ahead], value[ahead];
-    f32 key_scale[ahead], value_scale[ahead];
-    bool counts[ahead];
-#pragma unroll
-    for (int a = 0; a < ahead; ++a) {
-      i64 row;
-      counts[a] = place_of(base + a * teams + team, row);
-      key[a] = features_of<FEATURES>(keys + row, feature);
-      value[a] = features_of<FEATURES>(values + row, feature);
+    for (int a = 0; a < together; ++a) {
+      const u32 slot = from_lane(slots.of[a / lanes], lane() - (u32)of_team + (u32)(a % lanes));
+      counts |= (u32)(slot < nowhere) << a;
+      const i64 row = slot < nowhere ? row_of(slot) : 0;
+      key[a] = Features<T>::template of<FEATURES>(keys + row, feature);
+      value[a] = Features<T>::template of<FEATURES>(values + row, feature);
       key_scale[a] = scale_of<FEATURES, T>(key_scales, row, feature);
       value_scale[a] = scale_of<FEATURES, T>(value_scales, row, feature);
     }
-    f32 score[HEADS][ahead];
-#pragma unroll
-    for (int a = 0; a < ahead; ++a) {
-      f32 numbers[packet];
-#pragma unroll
-      for (int e = 0; e < packet; ++e) numbers[e] = (f32)load(key[a].element[e]);
-#pragma unroll
-      for (int h = 0; h < HEADS; ++h) {
-        score[h][a] = 0;
-#pragma unroll
-        for (int e = 0; e < packet; ++e) score[h][a] = ::fmaf(wanted[h][e], numbers[e], score[h][a]);
-        score[h][a] *= key_scale[a];
+    if (base == begin) {
+#pragma unroll 1
+      for (int at = (int)threadIdx.x; at < HEADS * wide; at += threads) {
+        const int h = at / wide, f = at % wide;
+        const i64 place = query * shape.q_query + (first_head + h) * shape.q_head + f * shape.q_feature;
+        wanted[h][f] = h < own_heads && f < FEATURES ? load(q[place]) * scale : 0.0f;
       }
+      barrier();
+    }
+    slots = find(base + teams * together);
+    f32 products[HEADS * together] = {};
+#pragma unroll
+    for (int half = 0; half < packet; half += 4) {
+      Packet<f32, 4> query_numbers[HEADS];
+#pragma unroll
+      for (int h = 0; h < HEADS; ++h)
+        query_numbers[h] = *reinterpret_cast<const Packet<f32, 4>*>(&wanted[h][feature + half]);
+#pragma unroll
+      for (int a = 0; a < together; ++a)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const f32 number = key[a][half + e];
+#pragma unroll
+          for (int h = 0; h < HEADS; ++h) {
+            f32& product = products[h * together + a];
+            product = ::fmaf(query_numbers[h].element[e], number, product);
+          }
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < HEADS * together; ++i) products[i] *= key_scale[i % together];
+    Scores::add(products);
+    f32 score[Scores::kept];
+    f32 next_top = top;
+#pragma unroll
+    for (int i = 0; i < Scores::kept; ++i) {
+      score[i] = products[i];
+      if constexpr (SOFT_CAP)
+        score[i] = shape.soft_cap * math::tanh(score[i] / shape.soft_cap) * 1.44269504088896340736f;
+      if (counts >> (own_key + i) & 1) next_top = ::fmaxf(next_top, score[i]);
+    }
+#pragma unroll
+    for (int mask = 1; mask < same_head; mask *= 2)
+      next_top = ::fmaxf(next_top, from_lane_xor(next_top, mask));
+#pragma unroll
+    for (int mask = lanes; mask < WAVE; mask *= 2)
+      next_top = ::fmaxf(next_top, from_lane_xor(next_top, mask));
+    const f32 shrink = shrinking(top, next_top);
+    top = next_top;
+    total *= shrink;
+    wave_barrier();  // the weights of the turn before have been read
+#pragma unroll
+    for (int i = 0; i < Scores::kept; ++i) {
+      const f32 weight = counts >> (own_key + i) & 1 ? fast_exp2(score[i] - top) : 0.0f;
+      total += weight;
+      weights[team][own_key + i][own_head] = weight;
     }
 #pragma unroll
     for (int h = 0; h < HEADS; ++h) {
-      Running& r = running[h];
-      f32 top = r.top;
+      const f32 of_head = from_lane(shrink, (u32)(h * same_head));
 #pragma unroll
-      for (int a = 0; a < ahead; ++a) {
-#pragma unroll
-        for (int mask = lanes / 2; mask > 0; mask /= 2) score[h][a] += from_lane_xor(score[h][a], mask);
-        if constexpr (SOFT_CAP)
-          score[h][a] = shape.soft_cap * math::tanh(score[h][a] / shape.soft_cap) * 1.44269504088896340736f;
-        top = counts[a] ? ::fmaxf(top, score[h][a]) : top;
-      }
-      const f32 shrink = shrinking(r.top, top);
-      r.top = top;
-      r.total *= shrink;
-#pragma unroll
-      for (int e = 0; e < packet; ++e) r.sum[e] *= shrink;
-#pragma unroll
-      for (int a = 0; a < ahead; ++a) {
-        score[h][a] = counts[a] ? fast_exp2(score[h][a] - top) : 0.0f;  // from here on the weight
-        r.total += score[h][a];
-      }
+      for (int e = 0; e < packet; ++e) sum[h * packet + e] *= of_head;
     }
+    wave_barrier();
 #pragma unroll
-    for (int a = 0; a < ahead; ++a) {
-      f32 numbers[packet];
+    for (int a = 0; a < together; ++a) {
+      const auto by = *reinterpret_cast<const Packet<f32, HEADS>*>(weights[team][a]);
 #pragma unroll
-      for (int e = 0; e < packet; ++e) numbers[e] = (f32)load(value[a].element[e]) * value_scale[a];
+      for (int e = 0; e < packet; ++e) {
+        const f32 number = value[a][e] * value_scale[a];
 #pragma unroll
-      for (int h = 0; h < HEADS; ++h)
-#pragma unroll
-        for (int e = 0; e < packet; ++e)
-          running[h].sum[e] = ::fmaf(score[h][a], numbers[e], running[h].sum[e]);
+        for (int h = 0; h < HEADS; ++h)
+          sum[h * packet + e] = ::fmaf(by.element[h], number, sum[h * packet + e]);
+      }
     }
   }
-  // The teams of a wave into one, then the waves, by a thread for each head and lane.
+
+  // The lanes of a head and the teams of a wave into one, then the waves.
 #pragma unroll
-  for (int h = 0; h < HEADS; ++h) {
+  for (int mask = same_scores; mask < same_head; mask *= 2) total += from_lane_xor(total, mask);
 #pragma unroll
-    for (int mask = lanes; mask < WAVE; mask *= 2)
-      running[h] = combined(running[h], of_lane_xor(running[h], mask));
-    if (lane() < lanes) shared[wave()][h][lane()] = running[h];
+  for (int mask = lanes; mask < WAVE; mask *= 2) total += from_lane_xor(total, mask);
+  if (lane() < lanes && lane() % same_head == 0) {
+    tops[wave()][own_head] = top;
+    totals[wave()][own_head] = total;
+  }
+  using Teams = Fold<HEADS * packet, WAVE / lanes, lanes>;
+  Teams::add(sum);
+#pragma unroll
+  for (int i = 0; i < Teams::kept; ++i) {
+    const int at = Teams::first_of((int)lane()) + i;
+    sums[wave()][at / packet][feature + at % packet] = sum[i];
   }
   barrier();
-  const int h = (int)threadIdx.x / lanes;
   const i64 first = query * shape.heads + first_head;
   const Partial<FEATURES> partial(shape, scratch);
-  if (h < own_heads) {
-    Running r = shared[0][h][threadIdx.x % lanes];
-    for (int w = 1; w < waves; ++w) r = combined(r, shared[w][h][threadIdx.x % lanes]);
+#pragma unroll 1
+  for (int at = (int)threadIdx.x; at < own_heads * FEATURES; at += threads) {
+    const int h = at / FEATURES, f = at % FEATURES;
+    f32 most = -infinity(), all = 0, result = 0;
+#pragma unroll
+    for (int w = 0; w < waves; ++w) most = ::fmaxf(most, tops[w][h]);
+#pragma unroll
+    for (int w = 0; w < waves; ++w) {
+      const f32 by = shrinking(tops[w][h], most);
+      all = ::fmaf(by, totals[w][h], all);
+      result = ::fmaf(by, sums[w][h][f], result);
+    }
     if (seen.splits == 1) {
-      const f32 by = r.total == 0 ? 0.0f : 1 / r.total;
-#pragma unroll
-      for (int e = 0; e < packet; ++e)
-        if (feature + e < FEATURES) out[(first + h) * FEATURES + feature + e] = store<Q>(r.sum[e] * by);
+      out[(first + h) * FEATURES + f] = store<Q>(all == 0 ? 0.0f : result * fast_reciprocal(all));
     } else {
-      if (feature == 0) {
-        partial.scales_of(first + h, split)[0] = r.top;
-        partial.scales_of(first + h, split)[1] = r.total;
-      }
-#pragma unroll
-      for (int e = 0; e < packet; ++e)
-        if (feature + e < FEATURES) partial.sums_of(first + h, split)[feature + e] = r.sum[e];
+      partial.sums_of(first + h, split)[f] = result;
+      if (f != 0) continue;
+      partial.scales_of(first + h, split)[0] = most;
+      partial.scales_of(first + h, split)[1] = all;
     }
   }
   if (seen.splits == 1 || !last_to_arrive(arrived, (u32)seen.splits)) return;

@@ -2,6 +2,7 @@
 #pragma once
 
 constexpr int most_attention_splits = 64;
+constexpr int least_split_keys = 128;  // where a split does not have all of them
 
 struct CachedAttentionShape {
   int queries, heads, groups, features;

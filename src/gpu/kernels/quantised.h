@@ -80,6 +80,7 @@ struct Operand {
 // What is done to x before it is multiplied: nothing, or a norm. The results are multiplied with the factor
 // of their row instead of x, so that nobody waits for it in between.
 struct AsItIs {
+  static constexpr int ahead = 4;  // quads of a thread that are on their way at a time
   DEVICE Packet<f32, 4> weights(u32) const { return {{1, 1, 1, 1}}; }
   DEVICE void note(u32, f32) const {}
   DEVICE void publish() const {}
@@ -88,6 +89,7 @@ struct AsItIs {
 // By which rows have a mean square of 1.
 template <int ROWS, int THREADS, bool WHOLE>
 struct Normed {
+  static constexpr int ahead = 2;
   const f32* weight;
   f32 epsilon;
   u32 depth;
@@ -110,45 +112,61 @@ struct Normed {
     }
   }
   DEVICE f32 factor(u32 row) const {
+    constexpr u32 waves = THREADS / WAVE;
     f32 sum = 0;
-#pragma unroll
-    for (int w = 0; w < THREADS / WAVE; ++w)
-      sum += partial[(row < ROWS ? row : ROWS - 1) * (THREADS / WAVE) + w];
-    return 1 / ::sqrtf(sum / (f32)depth + epsilon);
+    if constexpr (ROWS == 1)
+      sum = wave_reduce(lane() < waves ? partial[lane()] : 0.0f, [](f32 a, f32 b) { return a + b; });
+    else
+#pragma unroll 4
+      for (u32 w = 0; w < waves; ++w) sum += partial[(row < ROWS ? row : ROWS - 1) * waves + w];
+    return fast_reciprocal_root(sum * fast_reciprocal((f32)depth) + epsilon);
   }
 };
 
-// Calls take(place, row, k, four prepared numbers) for all of x; threads from number `thread` on share it.
+// Calls take(row, k, four prepared numbers, there) for all of x; threads from number `thread` on share it.
 // All lanes of a wave take part, `there` says whether in earnest.
+//
+// What is on its way moves through registers, so that the work on it is a loop's, and once in the kernel: on
+// an H200 kernels that run for a few microseconds are slower the more instructions they have.
 template <class T, bool WHOLE, class Prepare, class Take>
 DEVICE void prepare_rows(const Operand<T, WHOLE>& x, Prepare& prepare, u32 thread, u32 threads, Take take) {
-  constexpr int together = 4;  // on their way at a time
+  constexpr int ahead = Prepare::ahead;
   const u32 quads = x.rows * x.depth / 4;
-  for (u32 first = thread - lane(); first < quads; first += threads * together) {
-    Packet<f32, 4> numbers[together], weights[together];
-    u32 row[together], k[together];
+  struct Quad {
+    Packet<f32, 4> numbers, weights;
+  };
+  struct Place {
+    u32 row, k;
+  };
+  const auto place_of = [&](u32 base) {
+    const u32 at = base + thread < quads ? (base + thread) * 4 : 0, row = x.rows == 1 ? 0 : at / x.depth;
+    return Place{row, at - row * x.depth};
+  };
+  const auto read = [&](Quad& quad, u32 base) {
+    const Place place = place_of(base);
+    quad = {x.quad(place.row, place.k), prepare.weights(place.k)};
+  };
+  Quad next[ahead];
 #pragma unroll
-    for (int t = 0; t < together; ++t) {
-      const u32 i = first + t * threads + lane(), at = i < quads ? i * 4 : 0;
-      row[t] = x.rows == 1 ? 0 : at / x.depth;
-      k[t] = at - row[t] * x.depth;
-      numbers[t] = x.quad(row[t], k[t]);
-      weights[t] = prepare.weights(k[t]);
+  for (int i = 0; i < ahead; ++i)
+    if (i * threads < quads) read(next[i], i * threads);
+#pragma unroll 1
+  for (u32 base = 0; base < quads; base += threads) {
+    Quad quad = next[0];
+#pragma unroll
+    for (int i = 1; i < ahead; ++i) next[i - 1] = next[i];
+    if (base + ahead * threads < quads) read(next[ahead - 1], base + ahead * threads);
+    f32 squares = 0;
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      f32& number = quad.numbers.element[e];
+      squares = ::fmaf(number, number, squares);
+      number *= quad.weights.element[e];
     }
-#pragma unroll
-    for (int t = 0; t < together; ++t) {
-      if (first + t * threads >= quads) break;
-      const bool there = first + t * threads + lane() < quads;
-      f32 squares = 0;
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        f32& number = numbers[t].element[e];
-        squares = ::fmaf(number, number, squares);
-        number *= weights[t].element[e];
-      }
-      if (there) prepare.note(row[t], squares);
-      take(row[t], k[t], numbers[t], there);
-    }
+    const Place place = place_of(base);
+    const bool there = base + thread < quads;
+    if (there) prepare.note(place.row, squares);
+    take(place.row, place.k, quad.numbers, there);
   }
   prepare.publish();
 }
@@ -172,7 +190,8 @@ DEVICE void round_rows(const Operand<T, WHOLE>& x, Prepare& prepare, u8* q, Roun
       most = other > most ? other : most;
     }
     const bool finite = most < 0x7f800000u;
-    const f32 largest = bit_cast<f32>(most), by = finite && largest >= 1e-30f ? 127.0f / largest : 0.0f;
+    const f32 largest = bit_cast<f32>(most), step = largest * (1.0f / 127.0f);
+    const f32 by = finite && largest >= 1e-30f ? fast_reciprocal(step) : 0.0f;
     u32 bytes = 0;
     i32 sum = 0;
 #pragma unroll
@@ -187,7 +206,7 @@ DEVICE void round_rows(const Operand<T, WHOLE>& x, Prepare& prepare, u8* q, Roun
     if (!there) return;
     const RunPlace place = place_of<Format>(k / 16);
     *reinterpret_cast<u32*>(q + row * depth + place.half * (depth / 2) + place.pair * 16 + k % 16) = bytes;
-    const f32 scale = finite ? largest / 127.0f : bit_cast<f32>(0x7fc00000u);
+    const f32 scale = finite ? step : bit_cast<f32>(0x7fc00000u);
     const Rounding rounding{scale, scale * (f32)sum};
     if constexpr (one_rounding<Format>) {
       if (k % 32 == 0) roundings[row * (depth / 32) + place.pair] = rounding;
@@ -244,8 +263,9 @@ struct WaveColumns {
       : rows(row_count), columns(column_count), depth(size), parts(shares) {
     const u32 jobs = (columns + side - 1) / side;
     part = wave() % parts;
-    begin = (u32)((u64)jobs * blockIdx.x / gridDim.x) * side;
-    end = (u32)((u64)jobs * (blockIdx.x + 1) / gridDim.x) * side;
+    const u32 each = jobs / gridDim.x, more = jobs % gridDim.x;  // the first ones have one more
+    begin = (each * blockIdx.x + (blockIdx.x < more ? blockIdx.x : more)) * side;
+    end = begin + (each + (blockIdx.x < more ? 1 : 0)) * side;
     first = begin + wave() / parts * side;
     stride = THREADS / WAVE / parts * side;
   }

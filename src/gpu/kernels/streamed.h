@@ -25,16 +25,16 @@ DEVICE void copy(u32 to, const u8* from) {
                  "n"(OFFSET)
                  : "memory");
 }
-// COUNT times UNIT bytes by the lanes of a wave, or fewer where not ALL are there.
-template <int UNIT, int COUNT, bool ALL, int FIRST = 0>
+// COUNT times UNIT bytes by the lanes of a wave, of which so many are `there`.
+template <int UNIT, int COUNT, int FIRST = 0>
 DEVICE void copy_units(u32 to, const u8* from, u32 there) {
   if constexpr (FIRST == 0) {
     to += lane() * UNIT;
     from += lane() * UNIT;
   }
-  if ((FIRST + WAVE <= COUNT || FIRST + lane() < COUNT) && (ALL || FIRST + lane() < there))
+  if ((FIRST + WAVE <= COUNT || FIRST + lane() < COUNT) && FIRST + lane() < there)
     copy<UNIT, FIRST * UNIT>(to, from);
-  if constexpr (FIRST + WAVE < COUNT) copy_units<UNIT, COUNT, ALL, FIRST + WAVE>(to, from, there);
+  if constexpr (FIRST + WAVE < COUNT) copy_units<UNIT, COUNT, FIRST + WAVE>(to, from, there);
 }
 DEVICE void end_of_slot() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // Until all but the last LEFT slots are there, for all lanes.
@@ -85,10 +85,12 @@ struct BlockPortions : quantised::WaveColumns<ROWS, Pairing, THREADS> {
 
   DEVICE void copy(u32 slot, const Cursor& cursor, u32 number) const {
     const u32 first = number * blocks_in_portion, left = in_row / pairs_in_block - first;
-    if (left >= blocks_in_portion)
-      copy_blocks<true>(slot, cursor, first, blocks_in_portion);
-    else
-      copy_blocks<false>(slot, cursor, first, left);
+    const u32 count = left < blocks_in_portion ? left : blocks_in_portion;
+#pragma unroll
+    for (int c = 0; c < columns_at_once; ++c) {
+      u32 before = 0;
+      (copy_plane<PLANES>(slot + c * column_bytes, cursor.row[c] + first, count, before), ...);
+    }
   }
 
   DEVICE void multiply(Total& sums, const u8* slot, u32 number) const {
@@ -133,19 +135,11 @@ struct BlockPortions : quantised::WaveColumns<ROWS, Pairing, THREADS> {
 
  private:
   static constexpr int unit_of(int bytes) { return bytes % 16 == 0 ? 16 : bytes % 8 == 0 ? 8 : 4; }
-  template <bool ALL>
-  DEVICE void copy_blocks(u32 slot, const Cursor& cursor, u32 first, u32 count) const {
-#pragma unroll
-    for (int c = 0; c < columns_at_once; ++c) {
-      u32 before = 0;
-      (copy_plane<ALL, PLANES>(slot + c * column_bytes, cursor.row[c] + first, count, before), ...);
-    }
-  }
-  template <bool ALL, int SIZE>
+  template <int SIZE>
   DEVICE void copy_plane(u32 column, u32 block, u32 count, u32& before) const {
     constexpr int bytes = blocks_in_portion * SIZE, unit = unit_of(bytes);
-    copy_units<unit, bytes / unit, ALL>(column + blocks_in_portion * before, blocks.part(block, before, SIZE),
-                                        count * SIZE / unit);
+    copy_units<unit, bytes / unit>(column + blocks_in_portion * before, blocks.part(block, before, SIZE),
+                                   count * SIZE / unit);
     before += SIZE;
   }
 
@@ -277,10 +271,6 @@ class Stream {
         portion_(work.part),
         cursor_(work.cursor(work.first)) {}
 
-  DEVICE void start() {
-#pragma unroll
-    for (int slot = 0; slot < SLOTS; ++slot) fill(slot);
-  }
   // All lanes have read what the slot held.
   DEVICE void fill(int slot) {
     if (column_ < work_.end) {
@@ -309,18 +299,29 @@ class Stream {
   typename Work::Cursor cursor_;
 };
 
-// After Stream::start(), and when x is there. As quantised::multiply_few().
-template <class Work, int SLOTS, class Finish>
-DEVICE void multiply(const Work& work, Stream<Work, SLOTS>& stream, f32 factor, Finish finish) {
+// As quantised::multiply_few(). `prepare` is called when the first weights are on their way; x is there
+// afterwards, and it returns the factor of row lane() / side. One loop does all of it, for fewer instructions
+// (as prepare_rows() in quantised.h).
+template <int SLOTS, class Work, class Prepare, class Finish>
+DEVICE void multiply(const Work& work, u8* shared, Prepare prepare, Finish finish) {
+  Stream<Work, SLOTS> stream(work, shared);
   u32 column = work.first, portion = work.part;
-  int slot = 0;
+  int slot = 0, empty = SLOTS;
+  f32 factor = 1;
   finish.start(0, 0);
   typename Work::Total sums = {};
+#pragma unroll 1
   for (u32 base = work.begin; base < work.end;) {
-    work.multiply(sums, stream.wait(slot), portion);
-    wave_barrier();
+    if (empty == 0) {
+      work.multiply(sums, stream.wait(slot), portion);
+      wave_barrier();
+    }
     stream.fill(slot);
     slot = slot + 1 == SLOTS ? 0 : slot + 1;
+    if (empty > 0) {
+      if (--empty == 0) factor = prepare();
+      continue;
+    }
     portion += work.parts;
     if (portion < work.portions) continue;
     work.finish(sums, column, factor, finish);
