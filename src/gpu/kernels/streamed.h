@@ -12,10 +12,26 @@ using quantised::Rounding;
 
 // ---- copies ----
 
+// Addresses in shared memory, in as few registers as can be.
+#ifdef HEARTH_AMD
+template <class T>
+using Shared = __attribute__((address_space(3))) T;
+DEVICE u32 shared_address(const void* pointer) { return (u32)(u64)(const Shared<u8>*)pointer; }
+DEVICE void store_shared(u32 to, u16 value) { *(Shared<u16>*)to = value; }
+#else
 DEVICE u32 shared_address(const void* pointer) { return (u32)__cvta_generic_to_shared(pointer); }
+DEVICE void store_shared(u32 to, u16 value) {
+  asm volatile("st.shared.u16 [%0], %1;" ::"r"(to), "h"(value) : "memory");
+}
+#endif
 // OFFSET bytes from both places on.
 template <int BYTES, int OFFSET = 0>
 DEVICE void copy(u32 to, const u8* from) {
+#ifdef HEARTH_AMD  // nothing goes on by itself: for tests
+#pragma unroll
+  for (int at = OFFSET; at < OFFSET + BYTES; at += 4)
+    *(Shared<u32>*)(to + at) = *reinterpret_cast<const u32*>(from + at);
+#else
   if constexpr (BYTES == 16)  // past the first-level cache
     asm volatile("cp.async.cg.shared.global.L2::256B [%0 + %2], [%1 + %2], 16;" ::"r"(to), "l"(from),
                  "n"(OFFSET)
@@ -24,6 +40,7 @@ DEVICE void copy(u32 to, const u8* from) {
     asm volatile("cp.async.ca.shared.global [%0 + %3], [%1 + %3], %2;" ::"r"(to), "l"(from), "n"(BYTES),
                  "n"(OFFSET)
                  : "memory");
+#endif
 }
 // COUNT times UNIT bytes by the lanes of a wave, of which so many are `there`.
 template <int UNIT, int COUNT, int FIRST = 0>
@@ -36,11 +53,17 @@ DEVICE void copy_units(u32 to, const u8* from, u32 there) {
     copy<UNIT, FIRST * UNIT>(to, from);
   if constexpr (FIRST + WAVE < COUNT) copy_units<UNIT, COUNT, FIRST + WAVE>(to, from, there);
 }
-DEVICE void end_of_slot() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+DEVICE void end_of_slot() {
+#ifdef HEARTH_NVIDIA
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
 // Until all but the last LEFT slots are there, for all lanes.
 template <int LEFT>
 DEVICE void wait_for_slot() {
+#ifdef HEARTH_NVIDIA
   asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
+#endif
   wave_barrier();
 }
 
@@ -211,9 +234,7 @@ struct HalfPortions : quantised::WaveColumns<ROWS, Pairing, THREADS> {
       if constexpr (WHOLE)
         streamed::copy<16>(to, reinterpret_cast<const u8*>(cursor.row[c] + k));
       else
-        for (int e = 0; e < length; ++e)
-          asm volatile("st.shared.u16 [%0], %1;" ::"r"(to + 2 * e), "h"(cursor.row[c][k + e].bits)
-                       : "memory");
+        for (int e = 0; e < length; ++e) store_shared(to + 2 * e, cursor.row[c][k + e].bits);
     }
   }
 
@@ -313,7 +334,8 @@ DEVICE void multiply(const Work& work, u8* shared, Prepare prepare, Finish finis
 #pragma unroll 1
   for (u32 base = work.begin; base < work.end;) {
     if (empty == 0) {
-      work.multiply(sums, stream.wait(slot), portion);
+      const u8* const weights = stream.wait(slot);
+      if (column < work.end) work.multiply(sums, weights, portion);
       wave_barrier();
     }
     stream.fill(slot);
