@@ -107,6 +107,9 @@ TEST_F(Command, OptionsOutOfRangeAreNamedBeforeAModelIsLoaded) {
   const Ran context = run("run /nonexistent hi --ctx 0");
   EXPECT_EQ(context.status, 2);
   EXPECT_NE(context.errors.find("--ctx: 0 is not a positive number"), std::string::npos) << context.errors;
+  const Ran tokens = run("run /nonexistent hi --tokens -3 --temperature 0");
+  EXPECT_NE(tokens.errors.find("--tokens: -3 is not a number from -1 on"), std::string::npos)
+      << tokens.errors;
   const Ran top = run("run /nonexistent hi --top-k -5");
   EXPECT_NE(top.errors.find("top_k is out of range: -5"), std::string::npos) << top.errors;
 }

@@ -354,6 +354,24 @@ TEST_F(CachedAttention, HeadsAndKeysOfABlock) {
   for (const DType dtype : {DType::f32, DType::bf16})
     check({5, 1, 64, 16, 20}, {pages}, {{0, 300}, {0, 5}}, dtype, 150, 0, 1e-4);
 }
+// What slots hold that no query sees says nothing, whatever it is; slot 0 is one of them, and so are pages
+// that are not there.
+TEST_F(CachedAttention, SeesOnlyItsOwnKeys) {
+  const std::int64_t page = 16;
+  for (const Device device : tested_devices())
+    for (const DType dtype : {DType::f32, DType::f16}) {
+      const Tensor nobodys = arange(3 * page).reshape({3 * page, 1, 1}) < page;
+      const auto cache = [&] { return where(nobodys, NAN, randn({3 * page, 2, 64})).to(dtype).to(device); };
+      const Tensor q = randn({2, 4, 64}).to(device);
+      for (const std::vector<std::int64_t>& table : {std::vector<std::int64_t>{1, 2}, {2, -1}}) {
+        const Tensor result =
+            cached_attention(q, cache(), cache(), indices({0, 0}, device), indices({9, 3}, device),
+                             indices(table, device).reshape({1, 2}), {.scale = 0.1, .page = page});
+        for (const float number : result.to(DType::f32).to_vector<float>())
+          ASSERT_TRUE(std::isfinite(number)) << to_string(device) << " " << dtype_name(dtype);
+      }
+    }
+}
 // So many that a block has four heads, and a split more than one turn.
 TEST_F(CachedAttention, ManyQueries) {
   std::vector<std::int64_t> pages;

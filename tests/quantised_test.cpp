@@ -280,6 +280,24 @@ TEST_P(Quantised, WhatIsNotFiniteGivesNotANumber) {
       }
 }
 
+// Rows that are no whole number of what a wave reads at a time, of which the last lanes have less than
+// others.
+TEST(QuantisedRows, OfAnyLength) {
+  struct Sizes {
+    std::int64_t columns, depth;
+  };
+  for (const Device device : tested_devices())
+    for (const DType format : {DType::q8_0, DType::q4_k})
+      for (const auto& [columns, depth] : {Sizes{5, 34048}, Sizes{1024, 5632}, Sizes{1536, 2560}}) {
+        const Tensor x = randn({1, depth}), w = quantise(randn({columns, depth}), format);
+        const Tensor expected = matmul(x, dequantise(w).transpose(0, 1));
+        const Tensor got = linear(on(x, device), on(w, device)).to(Device{});
+        const float most = max(abs(expected)).item<float>();
+        EXPECT_LE(max(abs(expected - got)).item<float>(), 0.02f * most)
+            << dtype_name(format) << " " << columns << " x " << depth << " on " << to_string(device);
+      }
+}
+
 // Rounding x divides by its largest number, whose reciprocal f32 may not have. (The CPU multiplies integers
 // with scales in an order in which such numbers are too large.)
 TEST_P(Quantised, NumbersMayBeLarge) {

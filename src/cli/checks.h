@@ -3,14 +3,15 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <utility>
 
 namespace hearth::cli {
 
 namespace detail {
 template <class Fine>
-CLI::Validator number_check(const char* wanted, Fine fine) {
+CLI::Validator number_check(std::string wanted, Fine fine) {
   return CLI::Validator(
-      [wanted, fine](std::string& text) {
+      [wanted = std::move(wanted), fine](std::string& text) {
         double number = 0;
         const bool good = CLI::detail::lexical_cast(text, number) && fine(number);
         return good ? std::string() : text + " is not " + wanted;
@@ -22,9 +23,11 @@ CLI::Validator number_check(const char* wanted, Fine fine) {
 inline CLI::Validator must_be_positive() {
   return detail::number_check("a positive number", [](double number) { return number > 0; });
 }
-inline CLI::Validator must_not_be_negative() {
-  return detail::number_check("a number from 0 on", [](double number) { return number >= 0; });
+inline CLI::Validator must_be_from(int least) {
+  return detail::number_check("a number from " + std::to_string(least) + " on",
+                              [least](double number) { return number >= least; });
 }
+inline CLI::Validator must_not_be_negative() { return must_be_from(0); }
 
 // Names of types are written in capitals elsewhere.
 inline CLI::Validator in_small_letters() {

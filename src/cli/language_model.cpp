@@ -76,9 +76,10 @@ void add_language_model_options(CLI::App& command, LanguageModelOptions& options
       ->required();
   add_model_options(command, options);
   command.add_option("-n,--tokens", options.generate.most_tokens, "Tokens to generate at most; -1: no limit")
+      ->check(must_be_from(-1))
       ->capture_default_str();
   llm::SamplingOptions& sampling = options.generate.sampling;
-  command.add_option("--temp", sampling.temperature, "Temperature; 0: always the best token")
+  command.add_option("--temp,--temperature", sampling.temperature, "Temperature; 0: always the best token")
       ->capture_default_str();
   command.add_option("--top-k", sampling.top_k, "Only the best K tokens; 0: all")->capture_default_str();
   command.add_option("--top-p", sampling.top_p, "Only the best tokens whose probabilities add up to P")

@@ -352,9 +352,12 @@ DEVICE f32 load_fresh(const f32* place) {
 // there then. `arrived` is zero before the first and after the last.
 DEVICE bool last_to_arrive(u32* arrived, u32 count) {
   __shared__ bool last;
-  device_fence();
+#ifdef HEARTH_AMD
+  device_fence();  // by all waves: a barrier need not wait for what they store
+#endif
   __syncthreads();
   if (threadIdx.x == 0) {
+    device_fence();
     last = atomicAdd(arrived, 1u) == count - 1;
     if (last) *arrived = 0;
     device_fence();

@@ -112,20 +112,22 @@ constexpr int keys_together = HEADS <= 2 && sizeof(T) <= 2 ? 8 : 4;
 template <class T>
 class Features {
  public:
-  // Of a row of FEATURES, from number `feature` on; behind the last one are zeros.
+  // Of a row of FEATURES, from number `feature` on; behind the last one are zeros, and where nothing is
+  // `there`.
   template <int FEATURES>
-  DEVICE static Features of(const T* row, int feature) {
+  DEVICE static Features of(const T* row, int feature, bool there) {
     constexpr bool whole = FEATURES % packet == 0;  // else rows are not aligned
-    Features result;
-    if (whole && (FEATURES == lanes_for(FEATURES) * packet || feature < FEATURES)) {
-      result.words_ = *reinterpret_cast<const Words*>(row + feature);
-      return result;
-    }
-    Packet<T, packet> values;
+    Features result = {};
+    if constexpr (whole) {
+      if (there && (FEATURES == lanes_for(FEATURES) * packet || feature < FEATURES))
+        result.words_ = *reinterpret_cast<const Words*>(row + feature);
+    } else {
+      Packet<T, packet> values;
 #pragma unroll
-    for (int e = 0; e < packet; ++e)
-      values.element[e] = !whole && feature + e < FEATURES ? row[feature + e] : store<T>(0.0f);
-    result.words_ = bit_cast<Words>(values);
+      for (int e = 0; e < packet; ++e)
+        values.element[e] = there && feature + e < FEATURES ? row[feature + e] : store<T>(0.0f);
+      result.words_ = bit_cast<Words>(values);
+    }
     return result;
   }
   DEVICE f32 operator[](int e) const {
@@ -148,9 +150,9 @@ constexpr int run = 32;  // bytes that share a scale
 
 // What the numbers of a lane are multiples of. Only bytes have scales, and whole runs of features.
 template <int FEATURES, class T>
-DEVICE f32 scale_of(const f16* scales, i64 row, int feature) {
+DEVICE f32 scale_of(const f16* scales, i64 row, int feature, bool there) {
   if constexpr (is_same<T, i8>)
-    return feature < FEATURES ? to_f32(scales[(row + feature) / run]) : 0.0f;
+    return there && feature < FEATURES ? to_f32(scales[(row + feature) / run]) : 0.0f;
   else
     return 1;
 }
@@ -334,12 +336,13 @@ DEVICE void attend(const CachedAttentionShape& shape, const Q* q, const T* keys,
 #pragma unroll
     for (int a = 0; a < together; ++a) {
       const u32 slot = from_lane(slots.of[a / lanes], lane() - (u32)of_team + (u32)(a % lanes));
-      counts |= (u32)(slot < nowhere) << a;
-      const i64 row = slot < nowhere ? row_of(slot) : 0;
-      key[a] = Features<T>::template of<FEATURES>(keys + row, feature);
-      value[a] = Features<T>::template of<FEATURES>(values + row, feature);
-      key_scale[a] = scale_of<FEATURES, T>(key_scales, row, feature);
-      value_scale[a] = scale_of<FEATURES, T>(value_scales, row, feature);
+      const bool there = slot < nowhere;
+      counts |= (u32)there << a;
+      const i64 row = there ? row_of(slot) : 0;
+      key[a] = Features<T>::template of<FEATURES>(keys + row, feature, there);
+      value[a] = Features<T>::template of<FEATURES>(values + row, feature, there);
+      key_scale[a] = scale_of<FEATURES, T>(key_scales, row, feature, there);
+      value_scale[a] = scale_of<FEATURES, T>(value_scales, row, feature, there);
     }
     if (base == begin) {
 #pragma unroll 1

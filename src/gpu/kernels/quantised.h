@@ -424,7 +424,7 @@ DEVICE void multiply_few(const Work& work, const Prepare& prepare, Finish finish
   const u32 turn = work.step * Work::ahead;
   typename Work::Total sums = {};
   for (u32 base = work.begin; base < work.end;) {
-    const bool last = pair + turn >= work.in_row;
+    const bool last = pair - lane() + turn >= work.in_row;  // for all lanes, which finish together
     const u32 next_column = last ? column + work.stride : column;
     const u32 next_pair = last ? work.first_pair : pair + turn;
     typename Work::Held next;
