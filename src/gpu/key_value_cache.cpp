@@ -189,7 +189,8 @@ class CachedAttentionKernel final : public Kernel {
       blocks_ =
           static_cast<std::int64_t>(shape_.queries) * shape_.groups * ((shared_heads + heads_ - 1) / heads_);
     };
-    // Heads that a block has read keys once for all of them; few blocks are rather more blocks.
+    // A block reads keys once for all its heads; where blocks are few, more of them with fewer heads are
+    // faster.
     divide(2);
     if (blocks_ > device.compute_units()) divide(4);
     // Few blocks: each takes a part of the keys. How many keys there are is known on the device only.

@@ -5,11 +5,6 @@
 #include "key_value_cache_arguments.h"
 #include "math.h"
 
-template <class A, class B>
-constexpr bool is_same = false;
-template <class A>
-constexpr bool is_same<A, A> = true;
-
 template <class T, class V, int N>
 DEVICE void convert(Packet<T, N>& to, const Packet<V, N>& from) {
 #pragma unroll
@@ -38,7 +33,7 @@ DEVICE void store_part(const StorePart<T, V>& part, u64 count, const Divisor& le
     if (row >= (u64)rows) continue;
     T& to = part.out[row * length.value + (i - number * (Index)length.value)];
     const V& from = part.values[part.places.at(i).of[0]];
-    if constexpr (is_same<T, V>)
+    if constexpr (same_type<T, V>)
       to = from;
     else
       convert(to, from);
@@ -151,7 +146,7 @@ constexpr int run = 32;  // bytes that share a scale
 // What the numbers of a lane are multiples of. Only bytes have scales, and whole runs of features.
 template <int FEATURES, class T>
 DEVICE f32 scale_of(const f16* scales, i64 row, int feature, bool there) {
-  if constexpr (is_same<T, i8>)
+  if constexpr (same_type<T, i8>)
     return there && feature < FEATURES ? to_f32(scales[(row + feature) / run]) : 0.0f;
   else
     return 1;

@@ -127,7 +127,7 @@ struct Normed {
 // All lanes of a wave take part, `there` says whether in earnest.
 //
 // What is on its way moves through registers, so that the work on it is a loop's, and once in the kernel: on
-// an H200 kernels that run for a few microseconds are slower the more instructions they have.
+// an H200 versions of these kernels with more instructions were slower.
 template <class T, bool WHOLE, class Prepare, class Take>
 DEVICE void prepare_rows(const Operand<T, WHOLE>& x, Prepare& prepare, u32 thread, u32 threads, Take take) {
   constexpr int ahead = Prepare::ahead;
