@@ -334,9 +334,9 @@ TEST(QuantisedProducts, OfNorms) {
   for (const Device device : tested_devices())
     for (const DType format : {DType::q8_0, DType::q4_k}) {
       const DeviceScope here(device);
-      for (const std::int64_t rows : {1, 3, 11}) {
+      for (const std::int64_t rows : {1, 3, 11, 40, 130}) {
         SCOPED_TRACE(to_string(device) + " " + std::string(dtype_name(format)) + " " + std::to_string(rows));
-        const bool joins = device.kind != DeviceKind::cpu && rows <= 8;
+        const bool joins = device.kind != DeviceKind::cpu;
         manual_seed(37);
         const Tensor all = (randn({rows, 600}) * 30.0).eval(), residual = randn({rows, 40}).eval();
         const Tensor weight = randn({512}).eval(), w = quantise(randn({40, 512}), format);
@@ -348,9 +348,11 @@ TEST(QuantisedProducts, OfNorms) {
             if (joins) {
               EXPECT_EQ(last_plan_stats().steps, steps);
             }
+            // Where x becomes f16, another last digit of the norm may make another number of it.
+            const float least = device.kind != DeviceKind::cpu && rows > 8 ? 100.0f : 1.0f;
             const auto found = result.to_vector<float>();
             for (std::size_t i = 0; i < found.size(); ++i)
-              ASSERT_NEAR(found[i], expected[i], 1e-4 * std::max(1.0f, std::abs(expected[i])));
+              ASSERT_NEAR(found[i], expected[i], 1e-4 * std::max(least, std::abs(expected[i])));
           };
           expect((quantised_matmul(rms_norm(x, weight, 1e-5), w) + residual).eval(), 1);
           const Tensor read_twice = rms_norm(x, weight, 1e-5),
@@ -359,10 +361,16 @@ TEST(QuantisedProducts, OfNorms) {
           expect(product, 3);
         }
       }
-      const Tensor x = where(arange(2 * 256).reshape({2, 256}) == 40, NAN, 1.0);
-      const auto found = quantised_matmul(rms_norm(x, ones({256}), 1e-5), quantise(ones({3, 256}), format))
-                             .to_vector<float>();
-      for (std::size_t i = 0; i < found.size(); ++i) EXPECT_EQ(std::isfinite(found[i]), i >= 3) << i;
+      for (const std::int64_t rows : {2, 11, 40}) {
+        const Tensor x = where(arange(rows * 256).reshape({rows, 256}) == 40, NAN, 1.0);
+        const auto found = quantised_matmul(rms_norm(x, ones({256}), 1e-5), quantise(ones({3, 256}), format))
+                               .to_vector<float>();
+        for (std::size_t i = 0; i < found.size(); ++i) EXPECT_EQ(std::isfinite(found[i]), i >= 3) << i;
+        const Tensor nothing = rms_norm(zeros({rows, 256}).eval(), ones({256}).eval(), 1e-20);
+        for (const float none :
+             quantised_matmul(nothing, quantise(ones({3, 256}), format)).to_vector<float>())
+          EXPECT_EQ(none, 0.0f);
+      }
     }
 }
 
@@ -371,7 +379,7 @@ TEST(QuantisedProducts, OfHalves) {
   for (const Device device : tested_devices())
     for (const DType format : {DType::q8_0, DType::q4_k, DType::q6_k}) {
       const DeviceScope here(device);
-      for (const std::int64_t rows : {1, 3, 8, 11})
+      for (const std::int64_t rows : {1, 3, 8, 11, 40, 130})
         for (const std::int64_t half : {3, 150}) {
           SCOPED_TRACE(to_string(device) + " " + std::string(dtype_name(format)) + " " +
                        std::to_string(rows) + " x " + std::to_string(half));
@@ -389,12 +397,15 @@ TEST(QuantisedProducts, OfHalves) {
               ((1.0 + abs(narrow(both, 1, 0, half))) * (1.0 + abs(narrow(both, 1, half, half))))
                   .to_vector<float>();
           const Tensor result = gated(quantised_matmul(rms_norm(x, weight, 1e-5), w)).eval();
-          if (device.kind != DeviceKind::cpu && rows <= 8 && format != DType::q6_k) {
+          const bool few = device.kind != DeviceKind::cpu && rows <= 8 && format != DType::q6_k;
+          if (few || (rows >= 33 && has_wgmma(device))) {
             EXPECT_EQ(last_plan_stats().steps, 1u);
           }
+          // Likewise.
+          const double digits = device.kind != DeviceKind::cpu && rows > 8 ? 1e-2 : 1e-5;
           const auto found = result.to_vector<float>();
           for (std::size_t i = 0; i < found.size(); ++i)
-            ASSERT_NEAR(found[i], expected[i], 1e-5 * sizes[i]) << i;
+            ASSERT_NEAR(found[i], expected[i], digits * sizes[i]) << i;
         }
     }
 }
@@ -409,8 +420,8 @@ TEST(QuantisedProducts, FollowEachOther) {
       if (slow && format != DType::q8_0 && format != DType::q4_k) continue;
       const bool large = device.kind == DeviceKind::cuda;
       const std::int64_t width = large ? 2304 : 256, inner = large ? 9216 : 256;
-      for (const std::int64_t rows : {1, 2, 5}) {
-        if (slow && rows == 2) continue;
+      for (const std::int64_t rows : {1, 2, 5, 40, 100, 300}) {
+        if (slow && rows != 1 && rows != 5) continue;
         SCOPED_TRACE(to_string(device) + " " + std::string(dtype_name(format)) + " " + std::to_string(rows));
         manual_seed(43);
         const auto weights = [&](std::int64_t columns, std::int64_t depth) {

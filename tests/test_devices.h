@@ -21,6 +21,11 @@ inline std::vector<Device> tested_devices() {
   return found;
 }
 
+// Whether its matrix unit multiplies with weights from registers (kernels/quantised_groups.h).
+inline bool has_wgmma(Device device) {
+  return device.kind == DeviceKind::cuda && device_info(device).matrix_unit == "wgmma";
+}
+
 // On an emulated chip every kernel costs a compilation: with HEARTH_TEST_BRIEF set, tests leave out what
 // repeats others there.
 inline bool brief() { return std::getenv("HEARTH_TEST_BRIEF") != nullptr; }

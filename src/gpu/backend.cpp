@@ -10,6 +10,7 @@
 #include "gpu/converted_product.h"
 #include "gpu/device.h"
 #include "gpu/event.h"
+#include "gpu/halved_product.h"
 #include "gpu/host_memory.h"
 #include "gpu/in_flight.h"
 #include "gpu/kernels.h"
@@ -131,7 +132,8 @@ class GpuBackend final : public Backend {
   bool fuses_halves(const Step& product, bool kept) const override {
     return product.op == Op::matmul
                ? halves_fit(gpu_, product)
-               : !kept && (few_rows_take_halves(gpu_, product) || converted_takes_halves(gpu_, product));
+               : !kept && (few_rows_take_halves(gpu_, product) || group_rows_fit(gpu_, product) ||
+                           converted_takes_halves(gpu_, product));
   }
 
   bool joins_readers(const Step& product) const override {
@@ -143,7 +145,7 @@ class GpuBackend final : public Backend {
   bool norms_result(const Step& product) const override { return wgmma_norms(gpu_, product); }
 
   bool takes_norm(const Step& product, const Step& norm) const override {
-    return few_rows_take_norm(gpu_, product, norm);
+    return quantised_takes_norm(gpu_, product, norm);
   }
   std::optional<DType> rounds_operand(const Step& product) const override {
     return gpu::rounds_operand(gpu_, product);
@@ -152,7 +154,8 @@ class GpuBackend final : public Backend {
     return gpu::converts_weights(gpu_, product);
   }
   bool stores_heads(const Step& product, const Step& store, const StoredHeads& heads) const override {
-    return few_rows_store_heads(gpu_, product, store, heads);
+    return few_rows_store_heads(gpu_, product, store, heads) ||
+           group_rows_store_heads(gpu_, product, store, heads);
   }
   bool turns_heads(const Step& product, const TurnedHeads&) const override { return turned_fit(product); }
   bool turns_parts(const Step& concat, const TurnedParts&) const override { return turned_parts_fit(concat); }

@@ -41,6 +41,12 @@ Step as_matmul(const Step& step) {
 
 const NormAttributes* norm_of(const Step& step) { return std::get_if<NormAttributes>(&step.attributes); }
 
+bool norm_fits(const Step& product, const Step& norm) {
+  return product.op == Op::quantised_matmul && norm_of(product) == nullptr &&
+         norm.inputs[0].dtype == product.inputs[0].dtype && norm.inputs[1].dtype == DType::f32 &&
+         norm.inputs[1].contiguous();
+}
+
 BlockProduct::BlockProduct(GpuDevice& device, const Step& step)
     : MatmulKernel(device, as_matmul(bare(step))),
       format_(step.inputs[1].dtype),

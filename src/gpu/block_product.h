@@ -18,6 +18,8 @@ Step as_matmul(const Step& step);
 
 // The norm that a step's x goes through first, or null.
 const NormAttributes* norm_of(const Step& step);
+// Whether a product of blocks can have this one before it.
+bool norm_fits(const Step& product, const Step& norm);
 
 class BlockProduct : public MatmulKernel {
  protected:
@@ -35,9 +37,10 @@ class BlockProduct : public MatmulKernel {
 
 // ---- few rows (few_rows.cpp)
 
-// Backend::fuses_halves, Backend::takes_norm and Backend::stores_heads, for these products.
+// Backend::fuses_halves, Backend::takes_norm (of a norm that fits) and Backend::stores_heads, for these
+// products.
 bool few_rows_take_halves(const GpuDevice& device, const Step& product);
-bool few_rows_take_norm(const GpuDevice& device, const Step& product, const Step& norm);
+bool few_rows_take_norm(const GpuDevice& device, const Step& product);
 bool few_rows_store_heads(const GpuDevice& device, const Step& product, const Step& store,
                           const StoredHeads& heads);
 // Whether there is a kernel for it: not for weights in 16 bits that make_matmul() is to multiply.

@@ -13,7 +13,7 @@
 
 #include "gpu/block_planes.h"
 #include "gpu/block_product.h"
-#include "gpu/rope_angles.h"
+#include "gpu/head_store.h"
 
 namespace hearth::gpu {
 namespace {
@@ -112,41 +112,14 @@ bool fits(const GpuDevice& device, const Layout& x, const Layout& weight) {
   return x.dtype == DType::f32 && weight.contiguous() && tile_of(device, x, weight).slots > 0;
 }
 
-// As kernels/stored_heads.h has it.
-struct HeadRows {
-  const void* slots;
-  std::int64_t slot_step;
-  void* cache;
-};
-struct StoreHeads {
-  RopeTurns turns;
-  HeadRows keys, values;
-  void* queries;
-  std::int64_t slots;
-  std::uint32_t rows, heads, groups;
-  Fault fault;
-};
-
 class FewRowsKernel final : public BlockProduct {
  public:
   FewRowsKernel(GpuDevice& device, const Step& step)
       : BlockProduct(device, step),
         tile_(tile_of(device, step.inputs[0], step.inputs[1])),
         inputs_(step.inputs.size()),
-        steady_weights_((step.steady & 2) != 0),
-        stored_(step.stored) {
-    if (stored_) {
-      const Layout& cache = step.inputs[stored_->keys];
-      const bool frequencies_given = stored_->keys == 4;
-      turned_by_.emplace(step, 2, frequencies_given, stored_->rope, stored_->size / 2);
-      const std::uint32_t turns = frequencies_given ? 1u << 2 | 1u << 3 : 1u << 2;
-      steady_turns_ = (step.steady & turns) == turns;
-      key_slot_step_ = step.inputs[stored_->keys + 1].strides[0];
-      value_slot_step_ = step.inputs[stored_->values + 1].strides[0];
-      cache_dtype_ = cache.dtype;
-      cache_slots_ = cache.shape[0];
-      copy_ = make_copy(device, cache);
-    }
+        steady_weights_((step.steady & 2) != 0) {
+    if (step.stored) stored_.emplace(device, step);
     if (const NormAttributes* norm = norm_of(step)) epsilon_ = static_cast<float>(norm->epsilon);
     // Blocks stay, so that x is rounded as seldom as can be; two of them on AMD's compute units, which have
     // registers for both.
@@ -209,7 +182,7 @@ class FewRowsKernel final : public BlockProduct {
     values.add(parts_);
     StoreHeads heads{};
     if (stored_) {
-      heads = stored_heads(arguments);
+      heads = stored_->arguments(arguments);
       values.add(heads);
     } else {
       add_finish(values, arguments, constants);
@@ -222,23 +195,6 @@ class FewRowsKernel final : public BlockProduct {
   std::size_t slot_bytes() const {
     return threads / static_cast<unsigned>(device_.wave_size()) *
            static_cast<std::size_t>(tile_.slots * tile_.columns * portion_bytes(format_));
-  }
-
-  // Caches that are not written in place are copied first.
-  StoreHeads stored_heads(const KernelArguments& arguments) const {
-    void* const* in = arguments.inputs;
-    void* const* out = arguments.outputs;
-    for (const auto& [input, output] : {std::pair{stored_->keys, 1}, std::pair{stored_->values, 2}})
-      if (in[input] != out[output]) copy_->run({in + input, out + output, nullptr, nullptr});
-    return {.turns = turned_by_->turns(in),
-            .keys = {in[stored_->keys + 1], key_slot_step_, out[1]},
-            .values = {in[stored_->values + 1], value_slot_step_, out[2]},
-            .queries = out[0],
-            .slots = cache_slots_,
-            .rows = static_cast<std::uint32_t>(shape_.rows),
-            .heads = static_cast<std::uint32_t>(stored_->heads),
-            .groups = static_cast<std::uint32_t>(stored_->groups),
-            .fault = {device_.fault(), static_cast<std::uint64_t>(Op::store_rows)}};
   }
 
   // Whether neighbours can be read as one: four of x and of the norm's weight, eight of weights in 16 bits.
@@ -258,7 +214,7 @@ class FewRowsKernel final : public BlockProduct {
   }
 
   std::string pairing() const {
-    if (stored_) return fmt::format("Turned<{}, {}>", stored_->size / 2, stored_->rope.interleaved);
+    if (stored_) return stored_->pairing();
     return product_.halves ? "LeftAndRight" : fmt::format("Neighbours<{}>", tile_.columns);
   }
 
@@ -289,10 +245,9 @@ class FewRowsKernel final : public BlockProduct {
         in_block ? fmt::format("const {}* x, i64 row_stride, i64 k_stride", type)
                  : "const u8* q, const Rounding* roundings",
         epsilon_ ? ", const f32* norm_weight, f32 epsilon" : "", one_row ? "" : " rows");
-    text += fmt::format(
-        "    u32 depth, u32 parts{}) {{\n{}",
-        stored_ ? fmt::format(", StoreHeads<{}> heads", storage_type(cache_dtype_)) : finish_.parameters,
-        one_row ? "  constexpr u32 rows = 1;\n" : "");
+    text += fmt::format("    u32 depth, u32 parts{}) {{\n{}",
+                        stored_ ? fmt::format(", {} heads", stored_->type()) : finish_.parameters,
+                        one_row ? "  constexpr u32 rows = 1;\n" : "");
     if (in_block)
       text += tile_.slots == 0
                   ? "  u8* const held = launched_shared<u8>();\n"
@@ -310,8 +265,8 @@ class FewRowsKernel final : public BlockProduct {
     if (stored_)
       text += fmt::format(
           "  __shared__ f32 cosines[{0} * {1}], sines[{0} * {1}];\n"
-          "  const FinishHeads<{2}, {3}> finish(heads, cosines, sines);\n",
-          tile_.rows, stored_->size / 2, storage_type(cache_dtype_), stored_->rope.interleaved);
+          "  const FinishHeads<{2}, {3}, AnglesOfRows> finish(heads, {{cosines, sines}});\n",
+          tile_.rows, stored_->half(), stored_->cache_type(), stored_->interleaved());
     else
       text += fmt::format("  const Finish finish{{GemmStack{{}}, rows, columns{}}};\n", finish_.members);
     if (epsilon_)
@@ -344,7 +299,7 @@ class FewRowsKernel final : public BlockProduct {
   // `wait`, and the rope's angles before or behind it.
   std::string waiting_text(const std::string& wait) const {
     const std::string angles = stored_ ? "  heads.compute_angles(cosines, sines);\n" : "";
-    return steady_turns_ ? angles + wait : wait + angles;
+    return stored_ && stored_->steady_turns() ? angles + wait : wait + angles;
   }
 
   std::string preparing_text(std::string_view type) const {
@@ -372,13 +327,7 @@ class FewRowsKernel final : public BlockProduct {
   FewTile tile_;
   std::size_t inputs_;
   bool steady_weights_;
-  std::optional<StoredHeads> stored_;
-  std::optional<RopeInputs> turned_by_;
-  std::int64_t key_slot_step_ = 0, value_slot_step_ = 0;
-  bool steady_turns_ = false;  // of the rope's angles
-  DType cache_dtype_ = DType::f32;
-  std::int64_t cache_slots_ = 0;
-  std::unique_ptr<Kernel> copy_;
+  std::optional<HeadStore> stored_;
   std::optional<float> epsilon_;  // of the norm, where x goes through one
   unsigned parts_ = 1, grid_ = 1;
   LazyFunction whole_, by_element_;
@@ -392,23 +341,15 @@ bool few_rows_take_halves(const GpuDevice& device, const Step& product) {
   return fits(device, x, weight) && tile_of(device, x, weight).columns == 2;
 }
 
-bool few_rows_take_norm(const GpuDevice& device, const Step& product, const Step& norm) {
-  if (product.op != Op::quantised_matmul || norm_of(product) != nullptr) return false;
-  const Layout &x = product.inputs[0], &weight = product.inputs[1];
-  return fits(device, x, weight) && tile_of(device, x, weight).rounds_in_block &&
-         norm.inputs[0].dtype == x.dtype && norm.inputs[1].dtype == DType::f32 && norm.inputs[1].contiguous();
+bool few_rows_take_norm(const GpuDevice& device, const Step& product) {
+  return tile_of(device, product.inputs[0], product.inputs[1]).rounds_in_block;
 }
 
 bool few_rows_store_heads(const GpuDevice& device, const Step& product, const Step& store,
                           const StoredHeads& heads) {
   const Layout &x = product.inputs[0], &weight = product.inputs[1];
-  const auto dense_cache = [&](std::size_t input) {
-    const Layout& cache = store.inputs[input];
-    return is_floating(cache.dtype) && dtype_size(cache.dtype) <= 4 && cache.contiguous();
-  };
-  return fits(device, x, weight) && tile_of(device, x, weight).columns == 2 && x.dtype == DType::f32 &&
-         heads.size <= 256 && dense_cache(0) && dense_cache(3) && store.inputs[1].dtype == DType::i64 &&
-         store.inputs[4].dtype == DType::i64;
+  return fits(device, x, weight) && tile_of(device, x, weight).columns == 2 && heads.size <= 256 &&
+         head_store_fits(product, store);
 }
 
 bool few_rows_fit(const GpuDevice& device, const Step& product) {

@@ -13,6 +13,11 @@ std::size_t rounded(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 }  // namespace
 
+HalvedProduct::HalvedProduct(GpuDevice& device, const Step& step)
+    : BlockProduct(device, step), inputs_(step.inputs.size()) {
+  if (const NormAttributes* norm = norm_of(step)) epsilon_ = static_cast<float>(norm->epsilon);
+}
+
 void HalvedProduct::halves(std::int64_t rows, std::int64_t depth) {
   rows_ = rows;
   shape_.a_row = depth;
@@ -30,20 +35,35 @@ HalvedProduct::Halved HalvedProduct::halve(const KernelArguments& arguments) con
   const auto rows = static_cast<std::uint32_t>(shape_.rows), depth = static_cast<std::uint32_t>(shape_.depth),
              to_rows = static_cast<std::uint32_t>(rows_), to_depth = static_cast<std::uint32_t>(shape_.a_row);
   const Halved to{arguments.scratch, static_cast<char*>(arguments.scratch) + scales_at()};
-  device_.launch(halve_, {.x = std::min(to_rows, 65535u), .threads = halving_threads}, arguments.inputs[0],
-                 product_.a.row_stride, product_.a.k_stride, to.numbers, to.scales, rows, depth, to_rows,
-                 to_depth);
+  Arguments values;
+  values.add(arguments.inputs[0]);
+  values.add(product_.a.row_stride);
+  values.add(product_.a.k_stride);
+  values.add(rows);
+  values.add(depth);
+  if (epsilon_) {
+    values.add(arguments.inputs[inputs_ - 1]);
+    values.add(*epsilon_);
+  }
+  values.add(to.numbers);
+  values.add(to_rows);
+  values.add(to_depth);
+  values.add(to.scales);
+  device_.launch(halve_, {.x = std::min(to_rows, 65535u), .threads = halving_threads}, values);
   return to;
 }
 
-std::string HalvedProduct::halve_text(std::string_view place, bool early) const {
+std::string HalvedProduct::halve_text(std::string_view place) const {
   return fmt::format(
-      "KERNEL_OF({0}) void halve_activations(const {1}* x, i64 row_stride, i64 k_stride, f16* out, f32* "
-      "scales,\n"
-      "    u32 rows, u32 depth, u32 to_rows, u32 to_depth) {{\n{3}"
-      "  halve_rows(x, row_stride, k_stride, rows, depth, out, to_rows, to_depth, scales,\n"
-      "             {2}{{}});\n}}\n",
-      halving_threads, storage_type(product_.a.dtype), place, early ? "  after_previous();\n" : "");
+      "KERNEL_OF({0}) void halve_activations(const {1}* x, i64 row_stride, i64 k_stride, u32 rows, u32 "
+      "depth,\n"
+      "    {2}f16* out, u32 to_rows, u32 to_depth, f32* scales) {{\n"
+      "  after_previous();\n"
+      "  halve_rows(x, row_stride, k_stride, rows, depth, {3}, out, to_rows, to_depth, scales,\n"
+      "             {4}{{}});\n}}\n",
+      halving_threads, storage_type(product_.a.dtype),
+      epsilon_ ? "const f32* norm_weight, f32 epsilon, " : "",
+      epsilon_ ? "RowNorm{norm_weight, epsilon}" : "NoNorm{}", place);
 }
 
 std::string HalvedProduct::scaled_finish() const {

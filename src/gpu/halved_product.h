@@ -1,5 +1,8 @@
-// Products of many rows with weights in blocks: x becomes f16 in scratch memory first, with a scale per row.
+// Products of many rows with weights in blocks: x becomes f16 in scratch memory first, with a scale per row,
+// and through a norm on the way where the step has one.
 #pragma once
+
+#include <optional>
 
 #include "gpu/block_product.h"
 
@@ -7,7 +10,7 @@ namespace hearth::gpu {
 
 class HalvedProduct : public BlockProduct {
  protected:
-  using BlockProduct::BlockProduct;
+  HalvedProduct(GpuDevice& device, const Step& step);
 
   // x in scratch memory.
   struct Halved {
@@ -19,8 +22,7 @@ class HalvedProduct : public BlockProduct {
   std::size_t halved_bytes() const;  // of scratch memory
 
   // The kernel `halve_activations`, which puts element k of a row where `place`, a type, says.
-  // `early`: whether the kernels of its text call after_previous().
-  std::string halve_text(std::string_view place, bool early) const;
+  std::string halve_text(std::string_view place) const;
   // What gets results of x as it is there.
   std::string scaled_finish() const;
 
@@ -32,11 +34,17 @@ class HalvedProduct : public BlockProduct {
 
  private:
   std::size_t scales_at() const;
-  std::int64_t rows_ = 0;  // of x in scratch memory
+  std::int64_t rows_ = 0;         // of x in scratch memory
+  std::size_t inputs_;            // of the step
+  std::optional<float> epsilon_;  // of the norm
 };
 
-// By the matrix unit of sm_90, with weights from registers (quantised_groups.cpp).
+// By the matrix unit of sm_90, with weights from registers (quantised_groups.cpp). Such a product takes
+// halves (Backend::fuses_halves).
 bool group_rows_fit(const GpuDevice& device, const Step& product);
+// Backend::stores_heads, for these.
+bool group_rows_store_heads(const GpuDevice& device, const Step& product, const Step& store,
+                            const StoredHeads& heads);
 std::unique_ptr<Kernel> make_group_rows(GpuDevice& device, const Step& step);
 
 }  // namespace hearth::gpu

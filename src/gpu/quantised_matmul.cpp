@@ -76,7 +76,7 @@ class TiledRowsKernel : public HalvedProduct {
  private:
   std::string text(std::string_view header, std::string_view place, std::string_view multiply) const {
     const bool split = shape_.splits > 1;
-    std::string kernels = halve_text(place, true);
+    std::string kernels = halve_text(place);
     kernels += fmt::format(
         "KERNEL_OF({}) void multiply_blocks(Blocks blocks, const f16* x, const f32* scales, GemmShape "
         "shape{}) {{\n"
@@ -198,6 +198,14 @@ std::optional<DType> converted_type(const GpuDevice& device, const Step& step) {
   if (group_rows_fit(device, step) || rows <= most_strip_rows(device.target())) return std::nullopt;
   // Where the matrix unit has a copy engine to feed it, so many rows are worth numbers in memory.
   return has_copy_engine(device) ? std::optional(DType::bf16) : std::nullopt;
+}
+
+bool quantised_takes_norm(const GpuDevice& device, const Step& product, const Step& norm) {
+  if (!norm_fits(product, norm)) return false;
+  if (few_rows_fit(device, product)) return few_rows_take_norm(device, product);
+  const Layout &x = product.inputs[0], &weight = product.inputs[1];
+  return is_quantised(weight.dtype) && element_count(x.shape) * weight.shape[0] > 0 &&
+         !converted_type(device, product);
 }
 
 std::unique_ptr<Kernel> make_quantised_matmul(GpuDevice& device, const Step& step) {

@@ -449,29 +449,54 @@ struct InOrder {
   DEVICE u32 operator()(u32 k) const { return k; }
 };
 
+// What rows go through on their way to f16: nothing, or a norm by which they have a mean square of 1.
+struct NoNorm {
+  static constexpr bool norms = false;
+};
+struct RowNorm {
+  static constexpr bool norms = true;
+  const f32* weight;
+  f32 epsilon;
+};
+
 // Rows of x as f16, each multiplied with a power of two that keeps it in range; a block per row. Results are
 // filled up with zeros to `to_rows` rows of `to_depth` elements, and `place` says where in a row element k
 // lies. Of four neighbours two and two lie side by side: the first and the one `Place::apart` behind it, and
 // the others. Sizes are multiples of four.
-template <class T, class Place>
-DEVICE void halve_rows(const T* x, i64 row_stride, i64 k_stride, u32 rows, u32 depth, f16* out, u32 to_rows,
-                       u32 to_depth, f32* scales, Place place) {
+template <class T, class Norm, class Place>
+DEVICE void halve_rows(const T* x, i64 row_stride, i64 k_stride, u32 rows, u32 depth, const Norm& norm,
+                       f16* out, u32 to_rows, u32 to_depth, f32* scales, Place place) {
   constexpr int held = 4;  // quads that a thread has in registers; what comes behind them is read twice
-  using Quad = Packet<T, 4>;
-  const bool packets = k_stride == 1 && row_stride % 4 == 0 && (u64)x % alignof(Quad) == 0;
+  using Quad = Packet<f32, 4>;
+  struct Noted {
+    u32 most;     // magnitude
+    f32 squares;  // their sum
+  };
   for (u32 row = blockIdx.x; row < to_rows; row += gridDim.x) {
     const u32 length = row < rows ? depth : 0;
     const auto quad_at = [&](u32 k) {
-      const T* const from = x + row * row_stride + k * k_stride;
-      if (packets) return *reinterpret_cast<const Quad*>(from);
-      return Quad{{from[0], from[k_stride], from[2 * k_stride], from[3 * k_stride]}};
+      const Packet<T, 4> stored = gemm::load_run<4>(x + row * row_stride, k_stride, k);
+      Quad quad;
+#pragma unroll
+      for (int e = 0; e < 4; ++e) quad.element[e] = (f32)load(stored.element[e]);
+      return quad;
     };
-    u32 most = 0;
-    const auto note = [&](const Quad& quad) {
+    Noted noted{0, 0};
+    // From x to what is stored, but for the factors of the row.
+    const auto weighted = [&](u32 k, Quad quad) {
+      if constexpr (Norm::norms) {
+        const Quad weights = gemm::load_run<4>(norm.weight, 1, k);
+#pragma unroll
+        for (int e = 0; e < 4; ++e) quad.element[e] *= weights.element[e];
+      }
+      return quad;
+    };
+    const auto note = [&](const Quad& quad, const Quad& result) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const u32 magnitude = bit_cast<u32>((f32)load(quad.element[e])) & 0x7fffffffu;
-        most = magnitude > most ? magnitude : most;
+        const u32 magnitude = bit_cast<u32>(result.element[e]) & 0x7fffffffu;
+        noted.most = magnitude > noted.most ? magnitude : noted.most;
+        if constexpr (Norm::norms) noted.squares += quad.element[e] * quad.element[e];
       }
     };
     const u32 first = threadIdx.x * 4, step = blockDim.x * 4;
@@ -481,9 +506,22 @@ DEVICE void halve_rows(const T* x, i64 row_stride, i64 k_stride, u32 rows, u32 d
       if (first + i * step < length) quads[i] = quad_at(first + i * step);
 #pragma unroll
     for (int i = 0; i < held; ++i)
-      if (first + i * step < length) note(quads[i]);
-    for (u32 k = first + held * step; k < length; k += step) note(quad_at(k));
-    most = block_reduce(most, 0u, [](u32 a, u32 b) { return a > b ? a : b; });
+      if (const u32 k = first + i * step; k < length) {
+        const Quad result = weighted(k, quads[i]);
+        note(quads[i], result);
+        quads[i] = result;
+      }
+    for (u32 k = first + held * step; k < length; k += step) {
+      const Quad quad = quad_at(k);
+      note(quad, weighted(k, quad));
+    }
+    u32 most = block_reduce(noted.most, 0u, [](u32 a, u32 b) { return a > b ? a : b; });
+    f32 factor = 1;
+    if constexpr (Norm::norms) {
+      const f32 squares = block_reduce(noted.squares, 0.0f, [](f32 a, f32 b) { return a + b; });
+      factor = fast_reciprocal_root(squares * fast_reciprocal((f32)depth) + norm.epsilon);
+      if (most < 0x7f800000u) most = bit_cast<u32>(bit_cast<f32>(most) * factor);
+    }
     // The largest element lands in [2^8, 2^9): sums of products stay far from both ends of f16's numbers.
     const bool finite = most < 0x7f800000u;
     i32 exponent = (i32)(most >> 23) - 127 - 8;
@@ -496,15 +534,16 @@ DEVICE void halve_rows(const T* x, i64 row_stride, i64 k_stride, u32 rows, u32 d
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         const int e = i * (3 - Place::apart);
-        const f32 a = there ? (f32)load(quad.element[e]) * by : 0.0f;
-        const f32 b = there ? (f32)load(quad.element[e + Place::apart]) * by : 0.0f;
+        const f32 a = there ? quad.element[e] * factor * by : 0.0f;
+        const f32 b = there ? quad.element[e + Place::apart] * factor * by : 0.0f;
         *reinterpret_cast<u32*>(out + (u64)row * to_depth + place(k + e)) = f16_pair(a, b);
       }
     };
 #pragma unroll
     for (int i = 0; i < held; ++i)
       if (first + i * step < to_depth) put(first + i * step, quads[i]);
-    for (u32 k = first + held * step; k < to_depth; k += step) put(k, k < length ? quad_at(k) : Quad{});
+    for (u32 k = first + held * step; k < to_depth; k += step)
+      put(k, k < length ? weighted(k, quad_at(k)) : Quad{});
   }
 }
 

@@ -2,9 +2,9 @@
 //
 // They are computed transposed: weights are the unit's left operand, which it takes from registers. There a
 // lane makes numbers of its pairs of runs, as in quantised_strips.h, while the unit multiplies those before.
-// x is f16 in shared memory, brought by the copy engine in panels of 64 of K, each for the first or the
-// second runs of a chunk. Blocks of a cluster have the same results, each for a part of K, and add them up
-// from each other's shared memory.
+// x is f16 in shared memory, brought by a warpgroup of its own with the copy engine, a chunk at a time: a
+// panel of 64 of K with the first runs of the chunk, and one with the second. K is divided among warpgroups
+// of a block and among blocks of a cluster, which add up their results from each other's shared memory.
 #pragma once
 
 #include "quantised_strips.h"
@@ -12,16 +12,30 @@
 
 namespace quantised {
 
-// ROWS of x, and two warpgroups with 64 rows of the weights each, of which AHEAD chunks are under way; STAGES
-// panels; SPLITS blocks of a cluster.
-template <class FORMAT, int ROWS, int AHEAD, int STAGES, int SPLITS>
+// ROWS of x. GROUPS warpgroups with 64 rows of the weights each, of which AHEAD chunks are under way: PARTS
+// of K for each of them, and where the pairing is of two, half of them have the one and half the other.
+// STAGES chunks of x; SPLITS blocks of a cluster. WHOLE: K is whole chunks.
+template <class FORMAT, class PAIRING, int ROWS, int GROUPS, int PARTS, int AHEAD, int STAGES, int SPLITS,
+          bool WHOLE>
 struct GroupTile {
   using Format = FORMAT;
-  static constexpr int groups = 2, threads = groups * 128, rows = ROWS, columns = groups * 64;
-  static constexpr int ahead = AHEAD, stages = STAGES, splits = SPLITS;
-  static constexpr u32 panel_bytes = ROWS * 128;
-  static constexpr int pitch = columns + 4;  // of a row of results in shared memory: banks differ
+  using Pairing = PAIRING;
+  static constexpr int multiplying = GROUPS * 128, threads = multiplying + 128, rows = ROWS;
+  static constexpr int places = GROUPS / PARTS * 64;                               // rows of the weights
+  static constexpr int sides = Pairing::paired ? 2 : 1, columns = places / sides;  // of the result
+  static constexpr u32 parts = PARTS, ahead = AHEAD, stages = STAGES, splits = SPLITS;
+  static constexpr u32 panel_bytes = ROWS * 128, stage_bytes = 2 * panel_bytes;
+  static constexpr int pitch = places + 4;  // of a row of results in shared memory: banks differ
   static constexpr u32 pairs_in_block = Format::elements / 32;
+  // Chunks of a group in a turn of its loop.
+  static constexpr u32 turn = AHEAD * PARTS * chunk_pairs % pairs_in_block == 0 ? AHEAD : 2 * AHEAD;
+  static_assert(turn * PARTS * chunk_pairs % pairs_in_block == 0, "whole blocks");
+  static_assert(WHOLE || pairs_in_block == 1, "larger blocks are whole chunks");
+  static_assert(STAGES % PARTS == 0, "a stage belongs to a part");
+  // Those who bring x leave registers to those who multiply.
+  static constexpr int bringing_registers = 24;
+  static constexpr int multiplying_registers =
+      (65536 / threads / 8 * 8 * threads - bringing_registers * 128) / multiplying / 8 * 8;
 
   // A lane's part of a chunk: a pair of runs of each of two rows.
   struct Held {
@@ -29,26 +43,52 @@ struct GroupTile {
   };
 
   const Blocks& blocks;
-  u64 row[2];  // of blocks
-  u32 last_pair;
+  u64 at[2];  // the block of the turn's first pair, of each row
+  u32 pair;   // which of the block's pairs
+  i32 left;   // pairs of a row from there on, where K is not whole chunks
 
-  DEVICE GroupTile(const Blocks& from, const GemmShape& shape, u32 first_column) : blocks(from) {
-    last_pair = (u32)shape.depth / 32 - 1;
+  // `first`: the first chunk of the block's part of K, where a block of weights begins.
+  DEVICE GroupTile(const Blocks& from, const GemmShape& shape, u32 first_column, u32 first) : blocks(from) {
+    const u32 in_row = (u32)shape.depth / 32, own = part() * chunk_pairs + lane() % 4;
+    pair = own % pairs_in_block;
 #pragma unroll
     for (int l = 0; l < 2; ++l) {
-      const u32 column = first_column + own_column() + 8 * l, last = (u32)shape.columns - 1;
-      row[l] = (u64)(column < last ? column : last) * ((u32)shape.depth / Format::elements);
+      const u32 place = own_place() + 8 * l;
+      const u32 wanted = first_column + place % columns, last = (u32)shape.columns - 1;
+      const u32 column = wanted < last ? wanted : last;
+      const u32 weights = sides == 1 ? column : Pairing::row(column, (int)(place / columns), last + 1);
+      at[l] = (u64)weights * (in_row / pairs_in_block) + (first * chunk_pairs + own) / pairs_in_block;
     }
+    left = (i32)(in_row - first * chunk_pairs - own);
   }
-  // Of the tile's columns, the first one of this lane; the other comes 8 later.
-  static DEVICE u32 own_column() { return threadIdx.x / 32 * 16 + lane() / 4; }
+  static DEVICE gemm::Job job(const GemmShape& shape) { return gemm::job(shape, blockIdx.x / splits); }
+  static DEVICE u32 first_column(const GemmShape& shape) { return job(shape).column_tile * columns; }
+  // The same for a wave, and known to be so: as a vote's result.
+  static DEVICE u32 part() {
+    const u32 own = threadIdx.x / (multiplying / PARTS);
+    u32 part = 0;
+#pragma unroll
+    for (u32 bit = 1; bit < PARTS; bit *= 2) part |= __ballot_sync(~0u, own & bit) & bit;
+    return part;
+  }
+  // Of all rows of weights, the first one of this lane; the other comes 8 later.
+  static DEVICE u32 own_place() { return threadIdx.x / 32 * 16 % places + lane() / 4; }
 
-  // Beyond the last pair x is zero.
-  DEVICE void fetch(Held& held, u32 number) const {
-    const u32 wanted = number * chunk_pairs + lane() % 4, pair = wanted < last_pair ? wanted : last_pair;
+  // The group's chunk i from the beginning of the turn on. Beyond the last pair x is zero.
+  DEVICE void fetch(Held& held, u32 i) const {
+    const u32 further = i * PARTS * chunk_pairs;
 #pragma unroll
     for (int l = 0; l < 2; ++l)
-      held.of[l] = Format::pair(blocks, row[l] + pair / pairs_in_block, pair % pairs_in_block);
+      if constexpr (WHOLE)
+        held.of[l] = Format::pair(blocks, at[l] + further / pairs_in_block, pair + further % pairs_in_block);
+      else
+        held.of[l] = Format::pair(blocks, at[l] + (i64)((i32)further < left ? (i32)further : left - 1), 0);
+  }
+  DEVICE void next_turn() {
+    constexpr u32 pairs = turn * PARTS * chunk_pairs;
+#pragma unroll
+    for (int l = 0; l < 2; ++l) at[l] += pairs / pairs_in_block;
+    left -= (i32)pairs;
   }
 
   // The operands for four steps of 16.
@@ -74,6 +114,23 @@ DEVICE Packet<f32, 4> load_of_block(const f32* shared, u32 block) {
   return values;
 }
 
+// N neighbours of the results that all blocks of the cluster have at the same place of their shared memory.
+template <int SPLITS, int N>
+DEVICE Packet<f32, N> sum_of_blocks(const f32* at) {
+  Packet<f32, N> sum;
+#pragma unroll
+  for (int part = 0; part < N; part += 4)
+#pragma unroll
+    for (u32 block = 0; block < SPLITS; ++block) {
+      const Packet<f32, 4> values =
+          SPLITS == 1 ? *reinterpret_cast<const Packet<f32, 4>*>(at + part) : load_of_block(at + part, block);
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+        sum.element[part + e] = block == 0 ? values.element[e] : sum.element[part + e] + values.element[e];
+    }
+  return sum;
+}
+
 // Results of a tile, as they lie in the shared memory of all blocks of the cluster: each finishes some rows.
 template <class Tile, class Finish>
 DEVICE void finish_tile(const GemmShape& shape, const f32* tile, u32 first_row, u32 first_column, u32 split,
@@ -82,126 +139,189 @@ DEVICE void finish_tile(const GemmShape& shape, const f32* tile, u32 first_row, 
   constexpr int rows = (Tile::rows + Tile::splits - 1) / Tile::splits;
   const int first = (int)split * rows, count = Tile::rows - first < rows ? Tile::rows - first : rows;
 #pragma unroll 2
-  for (int item = (int)threadIdx.x; item < count * runs; item += Tile::threads) {
+  for (int item = (int)threadIdx.x; item < count * runs; item += Tile::multiplying) {
     const u32 row = first + item / runs, column = item % runs * run;
-    Packet<f32, run> sum;
-#pragma unroll
-    for (int part = 0; part < run; part += 4) {
-      const f32* const at = tile + row * Tile::pitch + column + part;
-#pragma unroll
-      for (u32 block = 0; block < Tile::splits; ++block) {
-        const Packet<f32, 4> values =
-            Tile::splits == 1 ? *reinterpret_cast<const Packet<f32, 4>*>(at) : load_of_block(at, block);
-#pragma unroll
-        for (int e = 0; e < 4; ++e)
-          sum.element[part + e] = block == 0 ? values.element[e] : sum.element[part + e] + values.element[e];
-      }
-    }
-    gemm::finish_run(shape, finish, (i64)first_row + row, (i64)first_column + column, sum);
+    const f32* const at = tile + row * Tile::pitch + column;
+    const Packet<f32, run> sum = sum_of_blocks<Tile::splits, run>(at);
+    if constexpr (Tile::sides == 1)
+      gemm::finish_run(shape, finish, (i64)first_row + row, (i64)first_column + column, sum);
+    else
+      gemm::finish_run(shape, finish, (i64)first_row + row, (i64)first_column + column,
+                       gemm::Pair<f32, run>{sum, sum_of_blocks<Tile::splits, run>(at + Tile::columns)});
   }
 }
 
-// `x`: whole tiles of rows, as halve_rows() leaves them. `memory` begins at a multiple of 1024 and holds all
-// panels, or a tile of results.
-template <class Tile, class Finish>
-DEVICE void multiply_groups(const GemmShape& shape, const Blocks& blocks, const TensorMap* x, char* memory,
-                            Finish finish) {
-  constexpr int stages = Tile::stages, ahead = Tile::ahead;
-  __shared__ u64 full[stages], empty[stages];
-  const u32 split = Tile::splits == 1 ? 0 : blockIdx.x % Tile::splits;
-  const gemm::Job job = gemm::job(shape, blockIdx.x / Tile::splits);
-  const u32 first_row = job.row_tile * Tile::rows, first_column = job.column_tile * Tile::columns;
-  const int in_split = (int)(shape.split_depth / chunk), first = (int)split * in_split;
-  const int rest = (int)(shape.a_row / chunk) - first, count = rest < in_split ? rest : in_split;
-  const int panels = 2 * count;
-  if (threadIdx.x == 0) {
-#pragma unroll
-    for (int i = 0; i < stages; ++i) {
-      warpgroup::barrier_init(full + i, 1);
-      warpgroup::barrier_init(empty + i, Tile::groups * 4);
-    }
-    warpgroup::publish_to_unit();
+// What the waves of a block share.
+template <class Tile>
+struct GroupJob {
+  u32 split, first_row, first_column;
+  u32 first, count;               // chunks of K
+  u32 panels, is_full, is_empty;  // addresses in shared memory: of stages, and of a barrier for each
+  f32* factors;                   // of rows
+
+  DEVICE GroupJob(const GemmShape& shape, char* memory, u64* full, u64* empty, f32* of_rows)
+      : panels(warpgroup::kept_address(memory)),
+        is_full(warpgroup::kept_address(full)),
+        is_empty(warpgroup::kept_address(empty)),
+        factors(of_rows) {
+    const gemm::Job job = Tile::job(shape);
+    split = Tile::splits == 1 ? 0 : blockIdx.x % Tile::splits;
+    first_row = job.row_tile * Tile::rows;
+    first_column = job.column_tile * Tile::columns;
+    const u32 in_split = (u32)(shape.split_depth / chunk), all = (u32)(shape.a_row / chunk);
+    first = split * in_split;
+    const u32 end = first + in_split < all ? first + in_split : all;
+    count = end > first ? end - first : 0;
   }
-  barrier();
-  const Tile tile(blocks, shape, first_column);
-  typename Tile::Held held[ahead];
-#pragma unroll
-  for (int i = 0; i < ahead; ++i)
-    if (i < count) tile.fetch(held[i], first + i);
 
-  const auto bring = [&](int panel) {
-    u64* const barrier = full + panel % stages;
-    warpgroup::barrier_expect(barrier, Tile::panel_bytes);
-    warpgroup::copy_box(warpgroup::shared_address(memory) + panel % stages * Tile::panel_bytes, x, barrier,
-                        (first * 2 + panel) * 64, (i32)first_row, 0);
-  };
-  if (threadIdx.x == 0)
-    for (int i = 0; i < stages && i < panels; ++i) bring(i);
+  // Chunks of x and factors of its rows, by a warpgroup.
+  DEVICE void bring(const GemmShape& shape, const TensorMap* x, const f32* scales) const {
+    const u32 thread = threadIdx.x - Tile::multiplying;
+    for (u32 i = thread; i < Tile::rows; i += 128)
+      factors[i] = first_row + i < (u32)shape.rows ? scales[first_row + i] : 0.0f;
+    if (thread == 0)
+      for (u32 number = 0; number < count; ++number) {
+        const u32 stage = number % Tile::stages, round = number / Tile::stages;
+        const u32 barrier = is_full + stage * 8, to = panels + stage * Tile::stage_bytes;
+        if (round > 0) warpgroup::barrier_wait(is_empty + stage * 8, (round - 1) % 2);
+        warpgroup::barrier_expect(barrier, Tile::stage_bytes);
+#pragma unroll
+        for (u32 half = 0; half < 2; ++half)
+          warpgroup::copy_box(to + half * Tile::panel_bytes, x, barrier,
+                              (i32)((first + number) * chunk + half * (chunk / 2)), (i32)first_row, 0);
+      }
+    __syncwarp();
+  }
 
-  f32 sums[Tile::rows / 2];
+  // `begun` is called when the first weights are on their way.
+  template <class Begun>
+  DEVICE void multiply(const GemmShape& shape, const Blocks& blocks, f32 (&sums)[Tile::rows / 2],
+                       Begun begun) const {
+    constexpr u32 ahead = Tile::ahead, turn = Tile::turn, parts = Tile::parts;
+    const u32 part = Tile::part(), own = count > part ? (count - part + parts - 1) / parts : 0;
+    Tile tile(blocks, shape, first_column, first);
+    typename Tile::Held held[ahead];
 #pragma unroll
-  for (int i = 0; i < Tile::rows / 2; ++i) sums[i] = 0;
-  // Else the compiler may write them between products, and lets each wait for the one before.
-  warpgroup::settle(sums);
-  u32 even[16], odd[16];
-  const auto multiply = [&](u32(&a)[16], int panel) {
-    warpgroup::settle(a);
-    warpgroup::barrier_wait(full + panel % stages, panel / stages % 2);
-    const u64 b =
-        warpgroup::rows_operand(warpgroup::shared_address(memory + panel % stages * Tile::panel_bytes));
-    warpgroup::begin();
+    for (u32 i = 0; i < ahead; ++i)
+      if (i < own) tile.fetch(held[i], i);
+    begun();
 #pragma unroll
-    for (int i = 0; i < 4; ++i) warpgroup::multiply_add(f16{}, sums, a + 4 * i, b + i * warpgroup::rows_step);
-    warpgroup::commit();
-  };
-  // This wave has read a panel. The one before it makes room for another.
-  const auto release = [&](int panel) {
-    if (lane() == 0 && panel >= 0) {
-      warpgroup::barrier_arrive(empty + panel % stages);
-      const int before = panel - 1;
-      if (threadIdx.x == 0 && before >= 0 && before + stages < panels) {
-        warpgroup::barrier_wait(empty + before % stages, before / stages % 2);
-        bring(before + stages);
+    for (int i = 0; i < Tile::rows / 2; ++i) sums[i] = 0;
+    // Else the compiler may write them between products, and lets each wait for the one before.
+    warpgroup::settle(sums);
+    u32 even[16], odd[16];
+    const auto multiply = [&](u32(&a)[16], u64 panel) {
+      warpgroup::settle(a);
+      warpgroup::begin();
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        warpgroup::multiply_add(f16{}, sums, a + 4 * i, panel + i * warpgroup::rows_step);
+      warpgroup::commit();
+    };
+    const u64 first_panel = warpgroup::rows_operand(panels + part * Tile::stage_bytes);
+    const u32 first_full = is_full + part * 8, first_empty = is_empty + part * 8;
+    u32 stage = 0, parity = 0, before = 0;  // before: the barrier that says that the chunk before was read
+#pragma unroll 1
+    for (u32 base = 0; base < own; base += turn) {
+#pragma unroll
+      for (u32 i = 0; i < turn; ++i) {
+        if (base + i >= own) break;
+        const u64 panel = first_panel + stage * (Tile::stage_bytes >> 4);
+        Tile::make_operands(even, held[i % ahead], 0);
+        warpgroup::barrier_wait(first_full + stage * 8, parity);
+        multiply(even, panel);
+        warpgroup::wait<1>();
+        warpgroup::settle(odd);
+        warpgroup::barrier_arrive_if(lane() == 0 && before != 0, before);
+        Tile::make_operands(odd, held[i % ahead], 1);
+        if (base + i + ahead < own) tile.fetch(held[i % ahead], i + ahead);
+        multiply(odd, panel + (Tile::panel_bytes >> 4));
+        warpgroup::wait<1>();
+        warpgroup::settle(even);
+        before = first_empty + stage * 8;
+        stage += parts;
+        if (stage == Tile::stages) {
+          stage = 0;
+          parity ^= 1;
+        }
+      }
+      tile.next_turn();
+    }
+    warpgroup::wait<0>();
+    warpgroup::settle(sums);
+  }
+
+  // Sums of all parts of K, one after the other. A lane has two rows of the weights, 8 apart, and two
+  // neighbours of every eight rows of x.
+  DEVICE void put(f32* results, const f32 (&sums)[Tile::rows / 2]) const {
+#pragma unroll
+    for (u32 part = 0; part < Tile::parts; ++part) {
+      if (part > 0) barrier();
+      if (part != Tile::part()) continue;
+#pragma unroll
+      for (int i = 0; i < Tile::rows / 2; ++i) {
+        const int row = i / 4 * 8 + (int)lane() % 4 * 2 + i % 2;
+        f32& result = results[row * Tile::pitch + Tile::own_place() + i % 4 / 2 * 8];
+        const f32 sum = sums[i] * factors[row];
+        result = part == 0 ? sum : result + sum;
       }
     }
-    __syncwarp();
-  };
-#pragma unroll 1
-  for (int base = 0; base < count; base += ahead) {
-#pragma unroll
-    for (int i = 0; i < ahead; ++i) {
-      const int number = base + i;
-      if (number >= count) break;
-      Tile::make_operands(even, held[i], 0);
-      multiply(even, 2 * number);
-      warpgroup::wait<1>();
-      warpgroup::settle(odd);
-      release(2 * number - 1);
-      Tile::make_operands(odd, held[i], 1);
-      if (number + ahead < count) tile.fetch(held[i], first + number + ahead);
-      multiply(odd, 2 * number + 1);
-      warpgroup::wait<1>();
-      warpgroup::settle(even);
-      release(2 * number);
-    }
   }
-  warpgroup::wait<0>();
-  warpgroup::settle(sums);
-  barrier();  // nobody reads panels any more
 
-  // A lane has two rows of the weights, 8 apart, and two neighbours of every eight rows of x.
-  f32* const results = reinterpret_cast<f32*>(memory);
+  // After this finish_tile() may read results of all blocks.
+  static DEVICE void join() {
+    if (Tile::splits == 1)
+      barrier();
+    else
+      warpgroup::cluster_barrier();
+  }
+  // And after this blocks may end.
+  static DEVICE void leave() {
+    if (Tile::splits > 1) warpgroup::cluster_barrier();
+  }
+};
+
+// `x`: whole tiles of rows, as halve_rows() leaves them, with their scales. `memory` begins at a multiple of
+// 1024 and holds all stages, or a tile of results. `wait` is called before x is read.
+template <class Tile, class Finish, class Wait>
+DEVICE void multiply_groups(const GemmShape& shape, const Blocks& blocks, const TensorMap* x,
+                            const f32* scales, char* memory, Finish finish, Wait wait) {
+  __shared__ u64 full[Tile::stages], empty[Tile::stages];
+  __shared__ f32 factors[Tile::rows];
+  const GroupJob<Tile> job(shape, memory, full, empty, factors);
+  __syncwarp();
+  if (threadIdx.x >= Tile::multiplying) {
+    warpgroup::give_registers<Tile::bringing_registers>();
+    if (threadIdx.x == Tile::multiplying) {
+      warpgroup::bring_map(x);
 #pragma unroll
-  for (int i = 0; i < Tile::rows / 2; ++i)
-    results[(i / 4 * 8 + (int)lane() % 4 * 2 + i % 2) * Tile::pitch + Tile::own_column() + i % 4 / 2 * 8] =
-        sums[i];
-  if (Tile::splits == 1)
+      for (u32 i = 0; i < Tile::stages; ++i) {
+        warpgroup::barrier_init(full + i, 1);
+        warpgroup::barrier_init(empty + i, Tile::places / 16);
+      }
+      warpgroup::publish_to_unit();
+    }
     barrier();
-  else
-    warpgroup::cluster_barrier();
-  finish.start(0, 0);
-  finish_tile<Tile>(shape, results, first_row, first_column, split, finish);
-  if (Tile::splits > 1) warpgroup::cluster_barrier();  // others may still read this block's results
+    wait();
+    job.bring(shape, x, scales);
+    for (u32 part = 0; part < Tile::parts; ++part) barrier();
+    job.join();
+    job.leave();
+  } else {
+    warpgroup::take_registers<Tile::multiplying_registers>();
+    f32 sums[Tile::rows / 2];
+    job.multiply(shape, blocks, sums, [&] {
+      barrier();
+      wait();
+    });
+    barrier();  // nobody reads panels any more
+    f32* const results = reinterpret_cast<f32*>(memory);
+    job.put(results, sums);
+    job.join();
+    finish.start(0, 0);
+    finish_tile<Tile>(shape, results, job.first_row, job.first_column, job.split, finish);
+    job.leave();
+  }
 }
 
 }  // namespace quantised

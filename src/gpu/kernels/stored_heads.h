@@ -30,47 +30,91 @@ struct StoreHeads {
     for (u32 i = threadIdx.x; i < rows * half; i += blockDim.x)
       turns.at((u64)(i / half), turns.turns(i % half), cosines[i], sines[i]);
   }
+  // How far each of `count` pairs turns per position, from pair `first` on, by a block.
+  DEVICE void compute_turns(f64* each, u32 first, u32 count) const {
+    for (u32 i = threadIdx.x; i < count; i += blockDim.x)
+      each[i] = turns.turns((first + i) % (u32)turns.half);
+  }
 };
 
-// Takes the place of a Finish: each pair of sums is one that the rope turns, number `at` of all.
-template <class T, bool INTERLEAVED>
+// Where a FinishHeads has cosine and sine from: those of all rows and pairs of a head, ...
+struct AnglesOfRows {
+  const f32 *cosines, *sines;
+  DEVICE void read(const RopeTurns& turns, i64 row, u32, u32 i, f32& cosine, f32& sine) const {
+    cosine = cosines[row * (u32)turns.half + i];
+    sine = sines[row * (u32)turns.half + i];
+  }
+};
+// ... or how far each of the block's pairs turns, from pair `first` on.
+struct TurnsOfPairs {
+  const f64* each;
+  u32 first;
+  DEVICE void read(const RopeTurns& turns, i64 row, u32 at, u32, f32& cosine, f32& sine) const {
+    turns.at((u64)row, each[at - first], cosine, sine);
+  }
+};
+
+// Takes the place of a Finish: each pair of sums is one that the rope turns, number `at` of all. Runs lie in
+// one head.
+template <class T, bool INTERLEAVED, class Angles>
 struct FinishHeads : StoreHeads<T> {
   using Base = StoreHeads<T>;
   using Base::groups, Base::heads, Base::keys, Base::queries, Base::rows, Base::turns, Base::values;
-  const f32 *cosines, *sines;
-  DEVICE FinishHeads(const StoreHeads<T>& given, const f32* c, const f32* s)
-      : Base(given), cosines(c), sines(s) {}
+  static constexpr int run_bytes = 4;
+  Angles angles;
+  DEVICE FinishHeads(const StoreHeads<T>& given, const Angles& from) : Base(given), angles(from) {}
 
   DEVICE void start(u64, u32) const {}
-  DEVICE void operator()(i64 row, i64 at, const gemm::Pair<f32, 1>& sums) const {
+  template <int N>
+  DEVICE void operator()(i64 row, i64 at, const gemm::Pair<f32, N>& sums) const {
     const u32 half = (u32)turns.half, head = (u32)at / half, i = (u32)at - head * half;
-    f32 a = sums.left.element[0], b = sums.right.element[0];
+    gemm::Pair<f32, N> turned = sums;
     if (head < heads + groups) {
-      const f32 cosine = cosines[row * half + i], sine = sines[row * half + i];
-      const f32 first = a * cosine - b * sine, second = a * sine + b * cosine;
-      a = first;
-      b = second;
+#pragma unroll
+      for (int e = 0; e < N; ++e) {
+        const f32 a = sums.left.element[e], b = sums.right.element[e];
+        f32 cosine, sine;
+        angles.read(turns, row, (u32)at + e, i + e, cosine, sine);
+        turned.left.element[e] = a * cosine - b * sine;
+        turned.right.element[e] = a * sine + b * cosine;
+      }
     }
-    const u32 place = INTERLEAVED ? 2 * i : i, apart = INTERLEAVED ? 1 : half;
-    if (head < heads) {
-      f32* const to = queries + ((i64)head * rows + row) * 2 * half + place;
-      to[0] = a;
-      to[apart] = b;
-    } else if (head < heads + groups) {
-      put(keys, row, head - heads, place, apart, a, b);
-    } else {
-      put(values, row, head - heads - groups, place, apart, a, b);
-    }
+    if (head < heads)
+      put(queries + ((i64)head * rows + row) * 2 * half, i, turned);
+    else if (head < heads + groups)
+      put(keys, row, head - heads, i, turned);
+    else
+      put(values, row, head - heads - groups, i, turned);
   }
 
  private:
-  DEVICE void put(const HeadRows<T>& to, i64 row, u32 group, u32 place, u32 apart, f32 a, f32 b) const {
+  template <int N>
+  DEVICE void put(const HeadRows<T>& to, i64 row, u32 group, u32 i, const gemm::Pair<f32, N>& pairs) const {
     const i64 index = to.slots[row * to.slot_step];
     if (index < 0) return;  // names no row
     const u64 slot = checked(index, this->slots, this->fault);
-    if (slot >= (u64)this->slots) return;
-    T* const at = to.cache + (slot * groups + group) * 2 * (u32)turns.half + place;
-    at[0] = store<T>(a);
-    at[apart] = store<T>(b);
+    if (slot < (u64)this->slots) put(to.cache + (slot * groups + group) * 2 * (u32)turns.half, i, pairs);
+  }
+  // Into a head's features, from pair i on.
+  template <class S, int N>
+  DEVICE void put(S* features, u32 i, const gemm::Pair<f32, N>& pairs) const {
+    if constexpr (INTERLEAVED) {
+      Packet<S, 2 * N> both;
+#pragma unroll
+      for (int e = 0; e < N; ++e) {
+        both.element[2 * e] = store<S>(pairs.left.element[e]);
+        both.element[2 * e + 1] = store<S>(pairs.right.element[e]);
+      }
+      gemm::store_run(features + 2 * i, both);
+    } else {
+      Packet<S, N> left, right;
+#pragma unroll
+      for (int e = 0; e < N; ++e) {
+        left.element[e] = store<S>(pairs.left.element[e]);
+        right.element[e] = store<S>(pairs.right.element[e]);
+      }
+      gemm::store_run(features + i, left);
+      gemm::store_run(features + (u32)turns.half + i, right);
+    }
   }
 };

@@ -11,30 +11,45 @@
 namespace warpgroup {
 
 DEVICE u32 shared_address(const void* pointer) { return (u32)__cvta_generic_to_shared(pointer); }
+// In a register: the compiler computes that of a variable again wherever it is used.
+DEVICE u32 kept_address(const void* pointer) {
+  u32 address = shared_address(pointer);
+  asm("" : "+r"(address));
+  return address;
+}
 
-// ---- barriers in shared memory ----
+// ---- barriers in shared memory, or their addresses ----
 
 DEVICE void barrier_init(u64* barrier, u32 arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals));
 }
-DEVICE void barrier_arrive(u64* barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+DEVICE void barrier_arrive(u32 barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+DEVICE void barrier_arrive(u64* barrier) { barrier_arrive(shared_address(barrier)); }
+DEVICE void barrier_arrive_if(bool arrives, u32 barrier) {  // without a branch
+  asm volatile(
+      "{\n.reg .pred arrives;\nsetp.ne.b32 arrives, %0, 0;\n"
+      "@arrives mbarrier.arrive.shared::cta.b64 _, [%1];\n}" ::"r"((u32)arrives),
+      "r"(barrier)
+      : "memory");
 }
 // Until the phase of this parity is over.
-DEVICE void barrier_wait(u64* barrier, u32 parity) {
+DEVICE void barrier_wait(u32 barrier, u32 parity) {
   asm volatile(
       "{\n.reg .pred done;\n"
       "again:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-      "@done bra over;\nbra again;\nover:\n}" ::"r"(shared_address(barrier)),
+      "@done bra over;\nbra again;\nover:\n}" ::"r"(barrier),
       "r"(parity)
       : "memory");
 }
+DEVICE void barrier_wait(u64* barrier, u32 parity) { barrier_wait(shared_address(barrier), parity); }
 // One arrival, and so many bytes of the copy engine.
-DEVICE void barrier_expect(u64* barrier, u32 bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
-               "r"(bytes)
+DEVICE void barrier_expect(u32 barrier, u32 bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                : "memory");
 }
+DEVICE void barrier_expect(u64* barrier, u32 bytes) { barrier_expect(shared_address(barrier), bytes); }
 // An arrival when all copies that this thread has begun with copy_4() are done.
 DEVICE void barrier_arrive_copied(u64* barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barrier))
@@ -87,13 +102,20 @@ DEVICE void copy_4(u32 to, const void* from, bool there) {
                : "memory");
 }
 
+// What describes an operand to the copy engine, to where it is read from.
+DEVICE void bring_map(const TensorMap* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
 // By the copy engine: a box of three or four axes, as panels. What is outside of the operand becomes zeros.
-DEVICE void copy_box(u32 to, const TensorMap* map, u64* barrier, i32 x, i32 y, i32 z) {
+DEVICE void copy_box(u32 to, const TensorMap* map, u32 barrier, i32 x, i32 y, i32 z) {
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, "
       "%5}], [%2];" ::"r"(to),
-      "l"(map), "r"(shared_address(barrier)), "r"(x), "r"(y), "r"(z)
+      "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z)
       : "memory");
+}
+DEVICE void copy_box(u32 to, const TensorMap* map, u64* barrier, i32 x, i32 y, i32 z) {
+  copy_box(to, map, shared_address(barrier), x, y, z);
 }
 DEVICE void copy_box(u32 to, const TensorMap* map, u64* barrier, i32 x, i32 y, i32 z, i32 w) {
   asm volatile(
