@@ -51,11 +51,35 @@ BlockProduct::BlockProduct(GpuDevice& device, const Step& step)
     : MatmulKernel(device, as_matmul(bare(step))),
       format_(step.inputs[1].dtype),
       finish_(product_),
-      blocks_(blocks_of(step.inputs[1])) {}
+      steady_weights_((step.steady & 2) != 0),
+      blocks_(blocks_of(step.inputs[1])),
+      inputs_(step.inputs.size()) {
+  if (step.stored) stored_.emplace(device, step);
+  if (const NormAttributes* norm = norm_of(step)) epsilon_ = static_cast<float>(norm->epsilon);
+}
+
+void BlockProduct::add_norm(Arguments& values, const KernelArguments& arguments) const {
+  if (!epsilon_) return;
+  values.add(arguments.inputs[inputs_ - 1]);
+  values.add(*epsilon_);
+}
+
+std::string BlockProduct::ending_parameters() const {
+  return stored_ ? fmt::format(", {} heads", stored_->type()) : finish_.parameters;
+}
+
+void BlockProduct::add_ending(Arguments& values, const KernelArguments& arguments, Ending& ending) const {
+  if (stored_) {
+    ending.heads = stored_->arguments(arguments);
+    values.add(ending.heads);
+  } else {
+    add_finish(values, arguments, ending.constants);
+  }
+}
 
 std::string BlockProduct::kernel_text(std::string_view body, std::string_view header) const {
-  return fmt::format("{}#include \"{}\"\nusing namespace quantised;\n{}{}", matmul_beginning(product_),
-                     header, finish_.structure, body);
+  return fmt::format("{}#include \"{}\"\n{}using namespace quantised;\n{}{}", matmul_beginning(product_),
+                     header, stored_ ? "#include \"stored_heads.h\"\n" : "", finish_.structure, body);
 }
 
 }  // namespace hearth::gpu

@@ -2,9 +2,12 @@
 // depth)), with the expression that follows.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "gpu/head_store.h"
 #include "gpu/kernel_arguments.h"
 #include "gpu/matmul_kernel.h"
 
@@ -25,14 +28,31 @@ class BlockProduct : public MatmulKernel {
  protected:
   BlockProduct(GpuDevice& device, const Step& step);
 
+  // The norm before the product: its weight and epsilon_.
+  void add_norm(Arguments& values, const KernelArguments& arguments) const;
+  const void* norm_weight(const KernelArguments& arguments) const { return arguments.inputs[inputs_ - 1]; }
+
+  // What follows the product: heads that are stored, or the expression's outputs and further inputs. They are
+  // the kernel's last parameters; arguments live as long as an Ending.
+  struct Ending {
+    StoreHeads heads{};
+    std::vector<Constant> constants;
+  };
+  std::string ending_parameters() const;
+  void add_ending(Arguments& values, const KernelArguments& arguments, Ending& ending) const;
+
   std::string kernel_text(std::string_view body, std::string_view header) const;
   Blocks weights(const KernelArguments& arguments) const { return {arguments.inputs[1], blocks_}; }
 
   DType format_;
   FinishText finish_;
+  std::optional<HeadStore> stored_;
+  std::optional<float> epsilon_;  // of the norm, where x goes through one
+  bool steady_weights_;           // nothing in the plan writes them
 
  private:
   std::uint64_t blocks_;
+  std::size_t inputs_;  // of the step
 };
 
 // ---- few rows (few_rows.cpp)

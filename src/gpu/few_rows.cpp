@@ -9,11 +9,9 @@
 #include <bit>
 #include <limits>
 #include <numeric>
-#include <optional>
 
 #include "gpu/block_planes.h"
 #include "gpu/block_product.h"
-#include "gpu/head_store.h"
 
 namespace hearth::gpu {
 namespace {
@@ -115,12 +113,7 @@ bool fits(const GpuDevice& device, const Layout& x, const Layout& weight) {
 class FewRowsKernel final : public BlockProduct {
  public:
   FewRowsKernel(GpuDevice& device, const Step& step)
-      : BlockProduct(device, step),
-        tile_(tile_of(device, step.inputs[0], step.inputs[1])),
-        inputs_(step.inputs.size()),
-        steady_weights_((step.steady & 2) != 0) {
-    if (step.stored) stored_.emplace(device, step);
-    if (const NormAttributes* norm = norm_of(step)) epsilon_ = static_cast<float>(norm->epsilon);
+      : BlockProduct(device, step), tile_(tile_of(device, step.inputs[0], step.inputs[1])) {
     // Blocks stay, so that x is rounded as seldom as can be; two of them on AMD's compute units, which have
     // registers for both.
     const unsigned waves = threads / static_cast<unsigned>(device.wave_size());
@@ -150,7 +143,7 @@ class FewRowsKernel final : public BlockProduct {
                columns = static_cast<std::uint32_t>(shape_.columns),
                depth = static_cast<std::uint32_t>(shape_.depth);
     Arguments values;
-    std::vector<Constant> constants;
+    Ending ending;
     const Blocks blocks = weights(arguments);
     void* const roundings = static_cast<char*>(arguments.scratch) + shape_.rows * shape_.depth;
     LaunchShape launch{.x = grid_, .threads = threads, .spreads = tile_.slots > 0};
@@ -165,10 +158,7 @@ class FewRowsKernel final : public BlockProduct {
       values.add(arguments.inputs[0]);
       values.add(shape_.a_row);
       values.add(shape_.a_k);
-      if (epsilon_) {
-        values.add(arguments.inputs[inputs_ - 1]);
-        values.add(*epsilon_);
-      }
+      add_norm(values, arguments);
     } else {
       const auto quads = static_cast<std::uint64_t>(shape_.rows * shape_.depth / 4);
       device_.launch(round_, {.x = device_.grid_for(quads, threads), .threads = threads}, arguments.inputs[0],
@@ -180,13 +170,7 @@ class FewRowsKernel final : public BlockProduct {
     values.add(columns);
     values.add(depth);
     values.add(parts_);
-    StoreHeads heads{};
-    if (stored_) {
-      heads = stored_->arguments(arguments);
-      values.add(heads);
-    } else {
-      add_finish(values, arguments, constants);
-    }
+    add_ending(values, arguments, ending);
     device_.launch(function(whole(arguments)), launch, values);
   }
 
@@ -201,7 +185,7 @@ class FewRowsKernel final : public BlockProduct {
   bool whole(const KernelArguments& arguments) const {
     const bool x = shape_.a_k == 1 && shape_.a_row % 4 == 0 &&
                    aligned(arguments.inputs[0], 4 * dtype_size(product_.a.dtype));
-    const bool norm = !epsilon_ || aligned(arguments.inputs[inputs_ - 1], 16);
+    const bool norm = !epsilon_ || aligned(norm_weight(arguments), 16);
     return x && norm && (is_quantised(format_) || aligned(arguments.inputs[1], 16));
   }
 
@@ -236,8 +220,7 @@ class FewRowsKernel final : public BlockProduct {
     const std::string_view type = storage_type(product_.a.dtype);
     const bool blocks = is_quantised(format_), in_block = tile_.rounds_in_block;
     const bool two_blocks = tile_.slots > 0 && tile_.rows <= 2 && whole, one_row = tile_.rows == 1;
-    std::string text = fmt::format("{}constexpr bool whole = {};\nusing Work = {};\n",
-                                   stored_ ? "#include \"stored_heads.h\"\n" : "", whole, work());
+    std::string text = fmt::format("constexpr bool whole = {};\nusing Work = {};\n", whole, work());
     text += fmt::format(
         "KERNEL_OF({}{}) void multiply_blocks({}, {}{}, u32{}, u32 columns,\n", threads,
         two_blocks ? ", 2" : "",
@@ -245,8 +228,7 @@ class FewRowsKernel final : public BlockProduct {
         in_block ? fmt::format("const {}* x, i64 row_stride, i64 k_stride", type)
                  : "const u8* q, const Rounding* roundings",
         epsilon_ ? ", const f32* norm_weight, f32 epsilon" : "", one_row ? "" : " rows");
-    text += fmt::format("    u32 depth, u32 parts{}) {{\n{}",
-                        stored_ ? fmt::format(", {} heads", stored_->type()) : finish_.parameters,
+    text += fmt::format("    u32 depth, u32 parts{}) {{\n{}", ending_parameters(),
                         one_row ? "  constexpr u32 rows = 1;\n" : "");
     if (in_block)
       text += tile_.slots == 0
@@ -325,10 +307,6 @@ class FewRowsKernel final : public BlockProduct {
   }
 
   FewTile tile_;
-  std::size_t inputs_;
-  bool steady_weights_;
-  std::optional<HeadStore> stored_;
-  std::optional<float> epsilon_;  // of the norm, where x goes through one
   unsigned parts_ = 1, grid_ = 1;
   LazyFunction whole_, by_element_;
   Function round_;

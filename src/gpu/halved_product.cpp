@@ -13,11 +13,6 @@ std::size_t rounded(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 }  // namespace
 
-HalvedProduct::HalvedProduct(GpuDevice& device, const Step& step)
-    : BlockProduct(device, step), inputs_(step.inputs.size()) {
-  if (const NormAttributes* norm = norm_of(step)) epsilon_ = static_cast<float>(norm->epsilon);
-}
-
 void HalvedProduct::halves(std::int64_t rows, std::int64_t depth) {
   rows_ = rows;
   shape_.a_row = depth;
@@ -41,10 +36,7 @@ HalvedProduct::Halved HalvedProduct::halve(const KernelArguments& arguments) con
   values.add(product_.a.k_stride);
   values.add(rows);
   values.add(depth);
-  if (epsilon_) {
-    values.add(arguments.inputs[inputs_ - 1]);
-    values.add(*epsilon_);
-  }
+  add_norm(values, arguments);
   values.add(to.numbers);
   values.add(to_rows);
   values.add(to_depth);

@@ -2,15 +2,13 @@
 // and through a norm on the way where the step has one.
 #pragma once
 
-#include <optional>
-
 #include "gpu/block_product.h"
 
 namespace hearth::gpu {
 
 class HalvedProduct : public BlockProduct {
  protected:
-  HalvedProduct(GpuDevice& device, const Step& step);
+  using BlockProduct::BlockProduct;
 
   // x in scratch memory.
   struct Halved {
@@ -34,9 +32,7 @@ class HalvedProduct : public BlockProduct {
 
  private:
   std::size_t scales_at() const;
-  std::int64_t rows_ = 0;         // of x in scratch memory
-  std::size_t inputs_;            // of the step
-  std::optional<float> epsilon_;  // of the norm
+  std::int64_t rows_ = 0;  // of x in scratch memory
 };
 
 // By the matrix unit of sm_90, with weights from registers (quantised_groups.cpp). Such a product takes

@@ -3,10 +3,8 @@
 
 #include <algorithm>
 #include <limits>
-#include <optional>
 
 #include "gpu/halved_product.h"
-#include "gpu/head_store.h"
 #include "gpu/tensor_map.h"
 
 namespace hearth::gpu {
@@ -43,10 +41,7 @@ GroupShape group_shape(DType format, std::int64_t rows) {
 class GroupRowsKernel final : public HalvedProduct {
  public:
   GroupRowsKernel(GpuDevice& device, const Step& step)
-      : HalvedProduct(device, step),
-        tile_(group_shape(format_, shape_.rows)),
-        steady_weights_((step.steady & 2) != 0) {
-    if (step.stored) stored_.emplace(device, step);
+      : HalvedProduct(device, step), tile_(group_shape(format_, shape_.rows)) {
     const std::int64_t chunks = (shape_.depth + chunk - 1) / chunk;
     choose_division(chunks);
     divide(tile_.rows, tile_columns(tile_.parts));
@@ -68,19 +63,13 @@ class GroupRowsKernel final : public HalvedProduct {
          {std::int64_t{shape_.row_tiles} * tile_.rows, shape_.a_row, static_cast<std::uint32_t>(tile_.rows)},
          {1, 0, 1}});
     const Blocks blocks = weights(arguments);
-    std::vector<Constant> constants;
+    Ending ending;
     Arguments values;
     values.add(blocks);
     values.add(map);
     values.add(x.scales);
     values.add(shape_);
-    StoreHeads heads{};
-    if (stored_) {
-      heads = stored_->arguments(arguments);
-      values.add(heads);
-    } else {
-      add_finish(values, arguments, constants);
-    }
+    add_ending(values, arguments, ending);
     device_.launch(multiply_,
                    {.x = static_cast<unsigned>(tiles()) * static_cast<unsigned>(tile_.splits),
                     .threads = tile_.threads(),
@@ -141,9 +130,8 @@ class GroupRowsKernel final : public HalvedProduct {
         "  extern __shared__ __align__(1024) char memory[];\n"
         "  using Tile = GroupTile<quantised::{}, {}, {}, {}, {}, {}, {}, {}, {}>;\n{}",
         tile_.threads(), tile_.splits > 1 ? fmt::format(" __cluster_dims__({}, 1, 1)", tile_.splits) : "",
-        stored_ ? fmt::format(", {} heads", stored_->type()) : finish_.parameters, format, pairing,
-        tile_.rows, tile_.groups, tile_.parts, tile_.ahead, tile_.stages, tile_.splits,
-        shape_.depth % chunk == 0, early ? "" : "  " + wait + "\n");
+        ending_parameters(), format, pairing, tile_.rows, tile_.groups, tile_.parts, tile_.ahead,
+        tile_.stages, tile_.splits, shape_.depth % chunk == 0, early ? "" : "  " + wait + "\n");
     if (stored_)
       text += fmt::format(
           "  __shared__ f64 turns[Tile::columns];\n"
@@ -157,12 +145,10 @@ class GroupRowsKernel final : public HalvedProduct {
     text +=
         fmt::format("  multiply_groups<Tile>(shape, blocks, &x, scales, memory, finish, [] {{ {} }});\n}}\n",
                     early ? wait : "");
-    return kernel_text((stored_ ? "#include \"stored_heads.h\"\n" : "") + text, "quantised_groups.h");
+    return kernel_text(text, "quantised_groups.h");
   }
 
   GroupShape tile_;
-  bool steady_weights_;
-  std::optional<HeadStore> stored_;
   Function multiply_;
 };
 
