@@ -335,7 +335,7 @@ TEST(QuantisedProducts, OfNorms) {
     for (const DType format : {DType::q8_0, DType::q4_k}) {
       const DeviceScope here(device);
       for (const std::int64_t rows : {1, 3, 11, 40, 130}) {
-        if (device.kind == DeviceKind::rocm && brief() && rows == 40) continue;  // the kernel of 11
+        if (device.kind == DeviceKind::rocm && brief() && rows == 40) continue;  // StoredHeads has them
         SCOPED_TRACE(to_string(device) + " " + std::string(dtype_name(format)) + " " + std::to_string(rows));
         const bool joins = device.kind != DeviceKind::cpu;
         manual_seed(37);
@@ -403,7 +403,7 @@ TEST(QuantisedProducts, OfHalves) {
           if (few || (rows >= 33 && has_wgmma(device))) {
             EXPECT_EQ(last_plan_stats().steps, 1u);
           }
-          // Likewise.
+          // x becomes f16 after the norm there, as above.
           const double digits = device.kind != DeviceKind::cpu && rows > 8 ? 1e-2 : 1e-5;
           const auto found = result.to_vector<float>();
           for (std::size_t i = 0; i < found.size(); ++i)
