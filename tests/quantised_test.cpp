@@ -202,7 +202,8 @@ TEST_P(Quantised, ProductsOfManyColumnsAreThoseOfTheNumbers) {
   const Tensor repeated = from_blocks(bytes, {columns, depth}, format());
   for (const Device device : tested_devices()) {
     if (device.kind == DeviceKind::rocm && brief()) continue;
-    for (const std::int64_t rows : {std::int64_t{61}, std::int64_t{127}, most_rows}) {
+    for (const std::int64_t rows :
+         {std::int64_t{13}, std::int64_t{29}, std::int64_t{61}, std::int64_t{127}, most_rows}) {
       const auto got = linear(on(narrow(x, 0, 0, rows), device), on(repeated, device)).to_vector<float>();
       const double tolerance = rounding_of(rows, device) * std::sqrt(static_cast<double>(depth));
       for (std::int64_t r = 0; r < rows; ++r)
@@ -400,7 +401,7 @@ TEST(QuantisedProducts, OfHalves) {
                   .to_vector<float>();
           const Tensor result = gated(quantised_matmul(rms_norm(x, weight, 1e-5), w)).eval();
           const bool few = device.kind != DeviceKind::cpu && rows <= 8 && format != DType::q6_k;
-          if (few || (rows >= 33 && has_wgmma(device))) {
+          if (few || (rows > 8 && has_wgmma(device))) {
             EXPECT_EQ(last_plan_stats().steps, 1u);
           }
           // x becomes f16 after the norm there, as above.
@@ -422,7 +423,7 @@ TEST(QuantisedProducts, FollowEachOther) {
       if (slow && format != DType::q8_0 && format != DType::q4_k) continue;
       const bool large = device.kind == DeviceKind::cuda;
       const std::int64_t width = large ? 2304 : 256, inner = large ? 9216 : 256;
-      for (const std::int64_t rows : {1, 2, 5, 40, 100, 300}) {
+      for (const std::int64_t rows : {1, 2, 5, 12, 20, 40, 100, 300}) {
         if (slow && rows != 1 && rows != 5) continue;
         SCOPED_TRACE(to_string(device) + " " + std::string(dtype_name(format)) + " " + std::to_string(rows));
         manual_seed(43);

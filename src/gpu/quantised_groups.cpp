@@ -21,7 +21,7 @@ struct GroupShape {
   unsigned threads() const { return static_cast<unsigned>(groups + 1) * 128; }
   int places() const { return groups / parts * 64; }
   unsigned shared_bytes() const {
-    const int chunks = stages * rows * chunk * 2, results = rows * (places() + 4) * 4;
+    const int chunks = stages * rows * chunk * 2, results = parts * rows * (places() + 4) * 4;
     return static_cast<unsigned>(std::max(chunks, results));
   }
 };
@@ -34,7 +34,8 @@ int few_ahead(DType format) {
 }
 
 GroupShape group_shape(DType format, std::int64_t rows) {
-  if (rows <= 64) return {64, 4, few_ahead(format), 8};
+  for (const int few : {16, 32, 64})
+    if (rows <= few) return {few, 4, few_ahead(format), 8};
   return rows <= 128 ? GroupShape{128, 2, 4, 6} : GroupShape{256, 2, 2, 3};
 }
 
@@ -98,7 +99,7 @@ class GroupRowsKernel final : public HalvedProduct {
   void choose_division(std::int64_t chunks) {
     constexpr std::int64_t most_splits = 8;
     constexpr std::int64_t begin = 6, added = 1;  // of a block; of results that are added to others
-    const int most_parts = tile_.rows == 64 ? tile_.groups : 1;
+    const int most_parts = tile_.rows <= 64 ? tile_.groups : 1;
     std::int64_t least = std::numeric_limits<std::int64_t>::max();
     for (int parts = 1; parts <= most_parts; parts *= 2) {
       const auto tile_count = static_cast<std::int64_t>(divide(tile_.rows, tile_columns(parts)));
@@ -157,7 +158,7 @@ class GroupRowsKernel final : public HalvedProduct {
 bool group_rows_fit(const GpuDevice& device, const Step& product) {
   // Of more rows, converted weights pay, because large tiles of them can be stored while the next ones are
   // multiplied.
-  constexpr std::int64_t least_rows = 33, most_rows = 1024;
+  constexpr std::int64_t least_rows = 9, most_rows = 1024;
   const Layout &x = product.inputs[0], &weight = product.inputs[1];
   const std::int64_t rows = x.shape[0];
   return is_quantised(weight.dtype) && element_count(weight.shape) > 0 && rows >= least_rows &&

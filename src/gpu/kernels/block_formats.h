@@ -6,7 +6,8 @@
 //   elements            of a block, 32 for each pair
 //   first_plane         bytes of a block in the first plane, which has most of them
 //   second_run          the second run of a pair comes so many after its first
-//   Pair, pair()        a pair as it lies in memory: to take it apart is to wait for it
+//   Pair, pair()        a pair as it lies in memory: to take it apart is to wait for it. Where it is read
+//                       from may have a packet() of its own.
 //   words(pair, half)   the q of one of its runs
 //   scales(pair, half)  that run's scale and offset
 //   pairs_share_scales  pairs 2 i and 2 i + 1 have the same
@@ -18,6 +19,8 @@
 
 namespace quantised {
 
+DEVICE Packet<u32, 4> packet(const u8* at) { return *reinterpret_cast<const Packet<u32, 4>*>(at); }
+
 struct Blocks {
   const u8* data;
   u64 count;
@@ -25,6 +28,7 @@ struct Blocks {
   DEVICE const u8* part(u64 block, u32 before, u32 size) const {
     return data + count * before + block * size;
   }
+  static DEVICE Packet<u32, 4> packet(const u8* at) { return quantised::packet(at); }
 };
 
 struct Scales {
@@ -37,7 +41,6 @@ struct RunWords {
 DEVICE u32 word(const u8* at) { return *reinterpret_cast<const u32*>(at); }
 DEVICE u32 half_word(const u8* at) { return *reinterpret_cast<const u16*>(at); }
 DEVICE f32 half_of(u32 bits) { return to_f32(f16{(u16)bits}); }
-DEVICE Packet<u32, 4> packet(const u8* at) { return *reinterpret_cast<const Packet<u32, 4>*>(at); }
 // Four bits as the given bit of four bytes.
 template <int BIT>
 DEVICE u32 spread(u32 bits) {
@@ -73,8 +76,9 @@ struct q4_0 : Small {
     Packet<u32, 4> q;
     u32 d;
   };
-  static DEVICE Pair pair(const Blocks& blocks, u64 block, u32) {
-    return {packet(blocks.part(block, 0, first_plane)), half_word(blocks.part(block, 16, 2))};
+  template <class From>
+  static DEVICE Pair pair(const From& blocks, u64 block, u32) {
+    return {blocks.packet(blocks.part(block, 0, first_plane)), half_word(blocks.part(block, 16, 2))};
   }
   static DEVICE RunWords words(const Pair& pair, int half) { return cut(pair.q, 4 * half, 0x0f0f0f0fu); }
   static DEVICE Scales scales(const Pair& pair, int) {
@@ -89,8 +93,9 @@ struct q4_1 : Small {
     Packet<u32, 4> q;
     u32 d;  // scale and least element
   };
-  static DEVICE Pair pair(const Blocks& blocks, u64 block, u32) {
-    return {packet(blocks.part(block, 0, first_plane)), word(blocks.part(block, 16, 4))};
+  template <class From>
+  static DEVICE Pair pair(const From& blocks, u64 block, u32) {
+    return {blocks.packet(blocks.part(block, 0, first_plane)), word(blocks.part(block, 16, 4))};
   }
   static DEVICE RunWords words(const Pair& pair, int half) { return cut(pair.q, 4 * half, 0x0f0f0f0fu); }
   static DEVICE Scales scales(const Pair& pair, int) { return {half_of(pair.d), -half_of(pair.d >> 16)}; }
@@ -108,8 +113,9 @@ struct q5_0 : Small {
     Packet<u32, 4> q;
     u32 high, d;
   };
-  static DEVICE Pair pair(const Blocks& blocks, u64 block, u32) {
-    return {packet(blocks.part(block, 0, first_plane)), word(blocks.part(block, 16, 4)),
+  template <class From>
+  static DEVICE Pair pair(const From& blocks, u64 block, u32) {
+    return {blocks.packet(blocks.part(block, 0, first_plane)), word(blocks.part(block, 16, 4)),
             half_word(blocks.part(block, 20, 2))};
   }
   static DEVICE RunWords words(const Pair& pair, int half) {
@@ -127,8 +133,9 @@ struct q5_1 : Small {
     Packet<u32, 4> q;
     u32 high, d;
   };
-  static DEVICE Pair pair(const Blocks& blocks, u64 block, u32) {
-    return {packet(blocks.part(block, 0, first_plane)), word(blocks.part(block, 16, 4)),
+  template <class From>
+  static DEVICE Pair pair(const From& blocks, u64 block, u32) {
+    return {blocks.packet(blocks.part(block, 0, first_plane)), word(blocks.part(block, 16, 4)),
             word(blocks.part(block, 20, 4))};
   }
   static DEVICE RunWords words(const Pair& pair, int half) {
@@ -144,9 +151,10 @@ struct q8_0 : Small {
     Packet<u32, 4> q[2];
     u32 d;
   };
-  static DEVICE Pair pair(const Blocks& blocks, u64 block, u32) {
+  template <class From>
+  static DEVICE Pair pair(const From& blocks, u64 block, u32) {
     const u8* at = blocks.part(block, 0, first_plane);
-    return {{packet(at), packet(at + 16)}, half_word(blocks.part(block, 32, 2))};
+    return {{blocks.packet(at), blocks.packet(at + 16)}, half_word(blocks.part(block, 32, 2))};
   }
   static DEVICE RunWords words(const Pair& pair, int half) {
     RunWords run;  // chosen, not indexed: an index that only the kernel knows would put the pair into memory
@@ -184,7 +192,8 @@ struct iq4_nl : Small {
   static constexpr bool has_offset = false;
   static constexpr int zero = 0;
   using Pair = q4_0::Pair;
-  static DEVICE Pair pair(const Blocks& blocks, u64 block, u32 index) {
+  template <class From>
+  static DEVICE Pair pair(const From& blocks, u64 block, u32 index) {
     return q4_0::pair(blocks, block, index);
   }
   static DEVICE RunWords words(const Pair& pair, int half) {  // -127 -104 -83 ... -10, 1 13 ... 113
@@ -199,8 +208,9 @@ struct mxfp4 : Small {
     Packet<u32, 4> q;
     u32 e;
   };
-  static DEVICE Pair pair(const Blocks& blocks, u64 block, u32) {
-    return {packet(blocks.part(block, 0, first_plane)), *blocks.part(block, 16, 1)};
+  template <class From>
+  static DEVICE Pair pair(const From& blocks, u64 block, u32) {
+    return {blocks.packet(blocks.part(block, 0, first_plane)), *blocks.part(block, 16, 1)};
   }
   static DEVICE RunWords words(const Pair& pair, int half) {  // 0 1 2 3 4 6 8 12, and the same below zero
     return look_up<0x0c08060403020100u, 0xf4f8fafcfdfeff00u>(pair.q, 4 * half);
@@ -228,10 +238,11 @@ struct q2_k {
     u32 d;
     u32 run;
   };
-  static DEVICE Pair pair(const Blocks& blocks, u64 block, u32 index) {
+  template <class From>
+  static DEVICE Pair pair(const From& blocks, u64 block, u32 index) {
     const u8* at = blocks.part(block, 0, first_plane);
     const u32 run = run_of_two_apart(index);
-    return {packet(at + 16 + run / 8 * 32 + run % 2 * 16), word(at + run / 4 * 4),
+    return {blocks.packet(at + 16 + run / 8 * 32 + run % 2 * 16), word(at + run / 4 * 4),
             word(blocks.part(block, 80, 4)), run};
   }
   static DEVICE RunWords words(const Pair& pair, int half) {
@@ -254,12 +265,13 @@ struct q3_k {
     u32 d;
     u32 run;
   };
-  static DEVICE Pair pair(const Blocks& blocks, u64 block, u32 index) {
+  template <class From>
+  static DEVICE Pair pair(const From& blocks, u64 block, u32 index) {
     const u8* at = blocks.part(block, 0, first_plane);
     const u32 run = run_of_two_apart(index);
     const u8* scales = blocks.part(block, 96, 12);
-    return {packet(at + 32 + run / 8 * 32 + run % 2 * 16),
-            packet(at + run % 2 * 16),
+    return {blocks.packet(at + 32 + run / 8 * 32 + run % 2 * 16),
+            blocks.packet(at + run % 2 * 16),
             word(scales + run / 4 % 2 * 4),
             word(scales + 8),
             half_word(blocks.part(block, 108, 2)),
@@ -302,9 +314,10 @@ struct q4_k {
     Packet<u32, 4> q, head;
     u32 sub;
   };
-  static DEVICE Pair pair(const Blocks& blocks, u64 block, u32 index) {
+  template <class From>
+  static DEVICE Pair pair(const From& blocks, u64 block, u32 index) {
     const u8* at = blocks.part(block, 0, first_plane);
-    return {packet(at + 16 + index * 16), packet(at), index / 2 * 2};
+    return {blocks.packet(at + 16 + index * 16), blocks.packet(at), index / 2 * 2};
   }
   static DEVICE RunWords words(const Pair& pair, int half) { return cut(pair.q, 4 * half, 0x0f0f0f0fu); }
   static DEVICE Scales scales(const Pair& pair, int half) { return sub_scales(pair.head, pair.sub, half); }
@@ -319,9 +332,11 @@ struct q5_k {
     Packet<u32, 4> q, high, head;
     u32 sub;
   };
-  static DEVICE Pair pair(const Blocks& blocks, u64 block, u32 index) {
+  template <class From>
+  static DEVICE Pair pair(const From& blocks, u64 block, u32 index) {
     const u8* at = blocks.part(block, 0, first_plane);
-    return {packet(at + 48 + index * 16), packet(at + 16 + index % 2 * 16), packet(at), index / 2 * 2};
+    return {blocks.packet(at + 48 + index * 16), blocks.packet(at + 16 + index % 2 * 16), blocks.packet(at),
+            index / 2 * 2};
   }
   static DEVICE RunWords words(const Pair& pair, int half) {
     RunWords words = cut(pair.q, 4 * half, 0x0f0f0f0fu);
@@ -342,9 +357,10 @@ struct q6_k {
     u32 d;
     u32 index;
   };
-  static DEVICE Pair pair(const Blocks& blocks, u64 block, u32 index) {
+  template <class From>
+  static DEVICE Pair pair(const From& blocks, u64 block, u32 index) {
     const u8* at = blocks.part(block, 0, first_plane);
-    return {packet(at + index * 16), packet(at + 128 + index / 4 * 32 + index % 2 * 16),
+    return {blocks.packet(at + index * 16), blocks.packet(at + 128 + index / 4 * 32 + index % 2 * 16),
             *reinterpret_cast<const Packet<u32, 2>*>(at + 192 + index / 4 * 8),
             half_word(blocks.part(block, 208, 2)), index};
   }

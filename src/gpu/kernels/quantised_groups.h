@@ -12,6 +12,17 @@
 
 namespace quantised {
 
+// Weights of which others nearby are read soon: they come along into the second-level cache.
+struct StreamedBlocks : Blocks {
+  static DEVICE Packet<u32, 4> packet(const u8* at) {
+    Packet<u32, 4> some;
+    asm volatile("ld.global.nc.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(some.element[0]), "=r"(some.element[1]), "=r"(some.element[2]), "=r"(some.element[3])
+                 : "l"(at));
+    return some;
+  }
+};
+
 // ROWS of x. GROUPS warpgroups with 64 rows of the weights each, of which AHEAD chunks are under way: PARTS
 // of K for each of them, and where the pairing is of two, half of them have the one and half the other.
 // STAGES chunks of x; SPLITS blocks of a cluster. WHOLE: K is whole chunks.
@@ -25,7 +36,8 @@ struct GroupTile {
   static constexpr int sides = Pairing::paired ? 2 : 1, columns = places / sides;  // of the result
   static constexpr u32 parts = PARTS, ahead = AHEAD, stages = STAGES, splits = SPLITS;
   static constexpr u32 panel_bytes = ROWS * 128, stage_bytes = 2 * panel_bytes;
-  static constexpr int pitch = places + 4;  // of a row of results in shared memory: banks differ
+  static constexpr int pitch = places + 4;            // of a row of results in shared memory: banks differ
+  static constexpr int result_floats = ROWS * pitch;  // of a part of K
   static constexpr u32 pairs_in_block = Format::elements / 32;
   // Chunks of a group in a turn of its loop.
   static constexpr u32 turn = AHEAD * PARTS * chunk_pairs % pairs_in_block == 0 ? AHEAD : 2 * AHEAD;
@@ -42,13 +54,13 @@ struct GroupTile {
     typename Format::Pair of[2];
   };
 
-  const Blocks& blocks;
+  const StreamedBlocks blocks;
   u64 at[2];  // the block of the turn's first pair, of each row
   u32 pair;   // which of the block's pairs
   i32 left;   // pairs of a row from there on, where K is not whole chunks
 
   // `first`: the first chunk of the block's part of K, where a block of weights begins.
-  DEVICE GroupTile(const Blocks& from, const GemmShape& shape, u32 first_column, u32 first) : blocks(from) {
+  DEVICE GroupTile(const Blocks& from, const GemmShape& shape, u32 first_column, u32 first) : blocks{from} {
     const u32 in_row = (u32)shape.depth / 32, own = part() * chunk_pairs + lane() % 4;
     pair = own % pairs_in_block;
 #pragma unroll
@@ -114,19 +126,21 @@ DEVICE Packet<f32, 4> load_of_block(const f32* shared, u32 block) {
   return values;
 }
 
-// N neighbours of the results that all blocks of the cluster have at the same place of their shared memory.
-template <int SPLITS, int N>
-DEVICE Packet<f32, N> sum_of_blocks(const f32* at) {
+// N neighbours of the results that all parts have, and all blocks of the cluster at the same place of their
+// shared memory.
+template <class Tile, int N>
+DEVICE Packet<f32, N> sum_of_all(const f32* at) {
   Packet<f32, N> sum;
 #pragma unroll
-  for (int part = 0; part < N; part += 4)
+  for (int some = 0; some < N; some += 4)
 #pragma unroll
-    for (u32 block = 0; block < SPLITS; ++block) {
-      const Packet<f32, 4> values =
-          SPLITS == 1 ? *reinterpret_cast<const Packet<f32, 4>*>(at + part) : load_of_block(at + part, block);
+    for (u32 i = 0; i < Tile::parts * Tile::splits; ++i) {
+      const f32* const from = at + i % Tile::parts * Tile::result_floats + some;
+      const Packet<f32, 4> values = Tile::splits == 1 ? *reinterpret_cast<const Packet<f32, 4>*>(from)
+                                                      : load_of_block(from, i / Tile::parts);
 #pragma unroll
       for (int e = 0; e < 4; ++e)
-        sum.element[part + e] = block == 0 ? values.element[e] : sum.element[part + e] + values.element[e];
+        sum.element[some + e] = i == 0 ? values.element[e] : sum.element[some + e] + values.element[e];
     }
   return sum;
 }
@@ -142,12 +156,12 @@ DEVICE void finish_tile(const GemmShape& shape, const f32* tile, u32 first_row, 
   for (int item = (int)threadIdx.x; item < count * runs; item += Tile::multiplying) {
     const u32 row = first + item / runs, column = item % runs * run;
     const f32* const at = tile + row * Tile::pitch + column;
-    const Packet<f32, run> sum = sum_of_blocks<Tile::splits, run>(at);
+    const Packet<f32, run> sum = sum_of_all<Tile, run>(at);
     if constexpr (Tile::sides == 1)
       gemm::finish_run(shape, finish, (i64)first_row + row, (i64)first_column + column, sum);
     else
       gemm::finish_run(shape, finish, (i64)first_row + row, (i64)first_column + column,
-                       gemm::Pair<f32, run>{sum, sum_of_blocks<Tile::splits, run>(at + Tile::columns)});
+                       gemm::Pair<f32, run>{sum, sum_of_all<Tile, run>(at + Tile::columns)});
   }
 }
 
@@ -251,20 +265,14 @@ struct GroupJob {
     warpgroup::settle(sums);
   }
 
-  // Sums of all parts of K, one after the other. A lane has two rows of the weights, 8 apart, and two
-  // neighbours of every eight rows of x.
+  // Sums of a part of K. A lane has two rows of the weights, 8 apart, and two neighbours of every eight rows
+  // of x.
   DEVICE void put(f32* results, const f32 (&sums)[Tile::rows / 2]) const {
+    f32* const own = results + Tile::part() * Tile::result_floats + Tile::own_place();
 #pragma unroll
-    for (u32 part = 0; part < Tile::parts; ++part) {
-      if (part > 0) barrier();
-      if (part != Tile::part()) continue;
-#pragma unroll
-      for (int i = 0; i < Tile::rows / 2; ++i) {
-        const int row = i / 4 * 8 + (int)lane() % 4 * 2 + i % 2;
-        f32& result = results[row * Tile::pitch + Tile::own_place() + i % 4 / 2 * 8];
-        const f32 sum = sums[i] * factors[row];
-        result = part == 0 ? sum : result + sum;
-      }
+    for (int i = 0; i < Tile::rows / 2; ++i) {
+      const int row = i / 4 * 8 + (int)lane() % 4 * 2 + i % 2;
+      own[row * Tile::pitch + i % 4 / 2 * 8] = sums[i] * factors[row];
     }
   }
 
@@ -282,7 +290,7 @@ struct GroupJob {
 };
 
 // `x`: whole tiles of rows, as halve_rows() leaves them, with their scales. `memory` begins at a multiple of
-// 1024 and holds all stages, or a tile of results. `wait` is called before x is read.
+// 1024 and holds all stages, or results of all parts. `wait` is called before x is read.
 template <class Tile, class Finish, class Wait>
 DEVICE void multiply_groups(const GemmShape& shape, const Blocks& blocks, const TensorMap* x,
                             const f32* scales, char* memory, Finish finish, Wait wait) {
@@ -304,7 +312,7 @@ DEVICE void multiply_groups(const GemmShape& shape, const Blocks& blocks, const 
     barrier();
     wait();
     job.bring(shape, x, scales);
-    for (u32 part = 0; part < Tile::parts; ++part) barrier();
+    barrier();
     job.join();
     job.leave();
   } else {

@@ -183,6 +183,8 @@ DEVICE void settle(u32 (&values)[N]) {
 
 #define HEARTH_F8(c, d, i) \
   c(d[i]), c(d[i + 1]), c(d[i + 2]), c(d[i + 3]), c(d[i + 4]), c(d[i + 5]), c(d[i + 6]), c(d[i + 7])
+#define HEARTH_D8 "{%0, %1, %2, %3, %4, %5, %6, %7}"
+#define HEARTH_D16 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}"
 #define HEARTH_D32                                                                                        \
   "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, " \
   "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31}"
@@ -199,6 +201,8 @@ DEVICE void settle(u32 (&values)[N]) {
   "%82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, " \
   "%102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, " \
   "%119, %120, %121, %122, %123, %124, %125, %126, %127}"
+#define HEARTH_O8(c, d) HEARTH_F8(c, d, 0)
+#define HEARTH_O16(c, d) HEARTH_F8(c, d, 0), HEARTH_F8(c, d, 8)
 #define HEARTH_O32(c, d) HEARTH_F8(c, d, 0), HEARTH_F8(c, d, 8), HEARTH_F8(c, d, 16), HEARTH_F8(c, d, 24)
 #define HEARTH_O64(c, d) \
   HEARTH_O32(c, d), HEARTH_F8(c, d, 32), HEARTH_F8(c, d, 40), HEARTH_F8(c, d, 48), HEARTH_F8(c, d, 56)
@@ -242,6 +246,8 @@ HEARTH_WGMMA_SHARED(f16, "f16", 128, HEARTH_D64, HEARTH_O64, "%64", "%65")
   HEARTH_WGMMA_REGISTERS_AS(multiply_columns, "+f", "1", "1", TYPE, ptx, N, D, O, p0, p1, p2, p3, p4)
 HEARTH_WGMMA_REGISTERS(bf16, "bf16", 64, HEARTH_D32, HEARTH_O32, "%32", "%33", "%34", "%35", "%36")
 HEARTH_WGMMA_REGISTERS(bf16, "bf16", 128, HEARTH_D64, HEARTH_O64, "%64", "%65", "%66", "%67", "%68")
+HEARTH_WGMMA_REGISTERS(f16, "f16", 16, HEARTH_D8, HEARTH_O8, "%8", "%9", "%10", "%11", "%12")
+HEARTH_WGMMA_REGISTERS(f16, "f16", 32, HEARTH_D16, HEARTH_O16, "%16", "%17", "%18", "%19", "%20")
 HEARTH_WGMMA_REGISTERS(f16, "f16", 64, HEARTH_D32, HEARTH_O32, "%32", "%33", "%34", "%35", "%36")
 HEARTH_WGMMA_REGISTERS(f16, "f16", 128, HEARTH_D64, HEARTH_O64, "%64", "%65", "%66", "%67", "%68")
 HEARTH_WGMMA_REGISTERS(f16, "f16", 256, HEARTH_D128, HEARTH_O128, "%128", "%129", "%130", "%131", "%132")
