@@ -237,12 +237,12 @@ TEST(StoredHeads, AreThoseOfSeparateSteps) {
   for (const Device device : tested_devices())
     for (const DType format : {DType::q8_0, DType::q4_k, DType::bf16})
       for (const std::int64_t size : {16, 40})
-        for (const std::int64_t rows : {1, 3, 8, 40, 70})
+        for (const std::int64_t rows : {1, 3, 8, 12, 20, 40, 70})
           for (const bool interleaved : {false, true}) {
             // Where a kernel takes long to compile: each of these once.
             if (device.kind == DeviceKind::rocm && brief() &&
-                ((size == 40) != (format == DType::q4_k) || (rows == 3) != interleaved || rows == 70 ||
-                 !is_quantised(format)))
+                ((size == 40) != (format == DType::q4_k) || (rows == 3) != interleaved || rows == 12 ||
+                 rows == 20 || rows == 70 || !is_quantised(format)))
               continue;
             SCOPED_TRACE(to_string(device) + " " + std::string(dtype_name(format)) + " " +
                          std::to_string(rows) + " x " + std::to_string(size) + (interleaved ? " pairs" : ""));
@@ -373,14 +373,16 @@ TEST_F(CachedAttention, SeesOnlyItsOwnKeys) {
       }
     }
 }
-// So many that a block has four heads, and a split more than one turn.
+// So many that a block has four heads, and a split more than one turn; and so many that blocks are small.
 TEST_F(CachedAttention, ManyQueries) {
   std::vector<std::int64_t> pages;
   for (std::int64_t i = 0; i < 20; ++i) pages.push_back((i * 7) % 20);
-  std::vector<Query> queries;
-  for (std::int64_t i = 0; i < 60; ++i) queries.push_back({0, i * 5});
-  for (const DType dtype : {DType::f32, DType::f16})
-    check({20, 5, 128, 16, 20}, {pages}, queries, dtype, 0, 0, 1e-4);
+  for (const std::int64_t count : {40, 60, 90}) {
+    std::vector<Query> queries;
+    for (std::int64_t i = 0; i < count; ++i) queries.push_back({0, i * 319 / (count - 1)});
+    for (const DType dtype : {DType::f32, DType::f16})
+      check({20, 5, 128, 16, 20}, {pages}, queries, dtype, 0, 0, 1e-4);
+  }
 }
 // Numbers of 8 bits, with a scale for 32 neighbours.
 TEST(ScaledBytes, AreNearTheNumbers) {

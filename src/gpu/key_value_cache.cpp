@@ -17,7 +17,7 @@ namespace hearth::gpu {
 
 namespace {
 
-constexpr unsigned threads = 256;
+constexpr unsigned threads = 256, small_threads = 128;
 
 // ---- store_rows
 
@@ -201,6 +201,9 @@ class CachedAttentionKernel final : public Kernel {
     spreads_ =
         device.target().early_start && blocks_ <= device.compute_units() && dtype_size(keys.dtype) <= 2;
     const std::int64_t at_once = (device.target().amd ? 4 : 2) * device.compute_units();
+    // More than run at once: smaller ones, all of which may, so that none waits for keys alone.
+    if (blocks_ > at_once && static_cast<int>(small_threads) / device.wave_size() >= heads_)
+      attend_threads_ = small_threads;
     const std::int64_t wanted =
         spreads_ ? device.compute_units() / blocks_ : (at_once + blocks_ - 1) / blocks_;
     shape_.splits = static_cast<int>(
@@ -220,7 +223,7 @@ class CachedAttentionKernel final : public Kernel {
     if (blocks_ == 0) return;
     void* const* in = arguments.inputs;
     const bool split = shape_.splits > 1;
-    LaunchShape launch{.x = static_cast<unsigned>(blocks_ * shape_.splits), .threads = threads};
+    LaunchShape launch{.x = static_cast<unsigned>(blocks_ * shape_.splits), .threads = attend_threads_};
     if (spreads_) {
       launch.x = static_cast<unsigned>(device_.compute_units());
       launch.shared = held_bytes(device_);
@@ -240,14 +243,17 @@ class CachedAttentionKernel final : public Kernel {
     const bool steady = (step.steady & indices) == indices;
     return fmt::format(
         "#include \"key_value_cache.h\"\n"
-        "KERNEL_OF(256{7}) void cached_attention(CachedAttentionShape shape, const {0}* q, const {1}* keys,\n"
+        "KERNEL_OF({9}{7}) void cached_attention(CachedAttentionShape shape, const {0}* q, const {1}* keys,\n"
         "    const {1}* values, const f16* key_scales, const f16* value_scales, const i64* sequences,\n"
         "    const i64* positions, const i64* table, {0}* out, f32* scratch, u32* arrived, Fault fault) {{\n"
         "{5}"
-        "  cached::attend<{0}, {1}, {2}, {3}, {4}, {8}>(shape, q, keys, values, key_scales, value_scales,\n"
+        "  cached::attend<{9}, {0}, {1}, {2}, {3}, {4}, {8}>(shape, q, keys, values, key_scales, "
+        "value_scales,\n"
         "      sequences, positions, table, out, scratch, arrived, fault, [] {{{6}}});\n}}\n",
         q, cache, heads_, shape_.features, shape_.soft_cap > 0, steady ? "" : "  after_previous();\n",
-        steady ? " after_previous(); " : "", device_.target().amd ? "" : ", 2", spreads_ && steady);
+        steady ? " after_previous(); " : "",
+        device_.target().amd ? "" : fmt::format(", {}", 2 * threads / attend_threads_), spreads_ && steady,
+        attend_threads_);
   }
 
   GpuDevice& device_;
@@ -256,6 +262,7 @@ class CachedAttentionKernel final : public Kernel {
   bool spreads_ = false;  // a block for each compute unit, so that the product behind it can start early
   int heads_ = 1;
   std::int64_t blocks_ = 0;
+  unsigned attend_threads_ = threads;
   Function attend_;
 };
 

@@ -42,7 +42,6 @@ DEVICE void store_part(const StorePart<T, V>& part, u64 count, const Divisor& le
 
 namespace cached {
 
-constexpr int threads = 256;
 constexpr int packet = 8;  // features of a lane
 
 // The keys that a query sees, and how the splits share them: only the first `splits` have any.
@@ -168,9 +167,10 @@ struct Partial {
 
 // The splits of HEADS results from `first` on into one each, by a block: waves share the splits of a result.
 // What is read does not wait for each other: other kernels may keep the memory busy.
-template <class Q, int HEADS, int FEATURES>
+template <int THREADS, class Q, int HEADS, int FEATURES>
 DEVICE void combine(const Partial<FEATURES>& partial, i64 first, int heads, int splits, Q* out) {
-  constexpr int waves = threads / WAVE, slices = waves / HEADS, each = (FEATURES + WAVE - 1) / WAVE;
+  constexpr int waves = THREADS / WAVE, slices = waves / HEADS, each = (FEATURES + WAVE - 1) / WAVE;
+  static_assert(slices > 0, "a wave for each");
   constexpr int of_lane = (most_attention_splits + WAVE - 1) / WAVE, at_once = 4;
   __shared__ f32 weights[waves][of_lane * WAVE], sums[waves][each * WAVE];
   const int h = (int)wave() / slices, slice = (int)wave() % slices;
@@ -241,11 +241,11 @@ DEVICE void combine(const Partial<FEATURES>& partial, i64 first, int heads, int 
 // `scratch`: of a Partial, or null where there is one split; the last block of a query's heads combines the
 // splits, after `arrived` has told it that it is the last. Before `wait` is called only `sequences`,
 // `positions` and `table` are read; splits without keys leave before, or STAY until then.
-template <class Q, class T, int HEADS, int FEATURES, bool SOFT_CAP, bool STAY, class Wait>
+template <int THREADS, class Q, class T, int HEADS, int FEATURES, bool SOFT_CAP, bool STAY, class Wait>
 DEVICE void attend(const CachedAttentionShape& shape, const Q* q, const T* keys, const T* values,
                    const f16* key_scales, const f16* value_scales, const i64* sequences, const i64* positions,
                    const i64* table, Q* out, f32* scratch, u32* arrived, const Fault& fault, Wait wait) {
-  constexpr int lanes = lanes_for(FEATURES), teams = threads / lanes, waves = threads / WAVE;
+  constexpr int lanes = lanes_for(FEATURES), teams = THREADS / lanes, waves = THREADS / WAVE;
   constexpr int together = keys_together<T, HEADS>, wide = lanes * packet;
   static_assert(HEADS <= 4 && HEADS <= lanes, "lanes have scores of one head");
   __shared__ __align__(16) f32 wanted[HEADS][wide];              // queries
@@ -341,7 +341,7 @@ DEVICE void attend(const CachedAttentionShape& shape, const Q* q, const T* keys,
     }
     if (base == begin) {
 #pragma unroll 1
-      for (int at = (int)threadIdx.x; at < HEADS * wide; at += threads) {
+      for (int at = (int)threadIdx.x; at < HEADS * wide; at += THREADS) {
         const int h = at / wide, f = at % wide;
         const i64 place = query * shape.q_query + (first_head + h) * shape.q_head + f * shape.q_feature;
         wanted[h][f] = h < own_heads && f < FEATURES ? load(q[place]) * scale : 0.0f;
@@ -436,7 +436,7 @@ DEVICE void attend(const CachedAttentionShape& shape, const Q* q, const T* keys,
   const i64 first = query * shape.heads + first_head;
   const Partial<FEATURES> partial(shape, scratch);
 #pragma unroll 1
-  for (int at = (int)threadIdx.x; at < own_heads * FEATURES; at += threads) {
+  for (int at = (int)threadIdx.x; at < own_heads * FEATURES; at += THREADS) {
     const int h = at / FEATURES, f = at % FEATURES;
     f32 most = -infinity(), all = 0, result = 0;
 #pragma unroll
@@ -457,7 +457,7 @@ DEVICE void attend(const CachedAttentionShape& shape, const Q* q, const T* keys,
     }
   }
   if (seen.splits == 1 || !last_to_arrive(arrived, (u32)seen.splits)) return;
-  combine<Q, HEADS, FEATURES>(partial, first, own_heads, seen.splits, out);
+  combine<THREADS, Q, HEADS, FEATURES>(partial, first, own_heads, seen.splits, out);
 }
 
 }  // namespace cached
