@@ -11,6 +11,7 @@
 
 #include "expect_error.h"
 #include "hearth/error.h"
+#include "llm/model.h"
 
 namespace hearth::llm {
 namespace {
@@ -154,8 +155,9 @@ TEST(Batcher, GrammarsAndStopsHoldForTheirOwnRequests) {
   EXPECT_EQ(plain->wait().tokens.size(), 10u);
 }
 
-// Enough for several threads to choose tokens; those with a grammar, and those whose texts end meanwhile.
-TEST(Batcher, ManyChooseAtOnce) {
+// Enough for several threads to choose tokens; those with a grammar, with probabilities, and those whose
+// texts end meanwhile. Scores may stay where they are.
+void many_choose_at_once(bool scores_stay) {
   constexpr std::size_t count = 18;
   std::vector<std::vector<TokenId>> expected;
   {
@@ -164,10 +166,12 @@ TEST(Batcher, ManyChooseAtOnce) {
       expected.push_back(Session(alone).generate(tokens_of(alone, text), greedy(3)).tokens);
   }
   const Model model = storyteller(count);
+  if (scores_stay) model.state()->kept_from = 0;
   Batcher batcher(model);
   std::vector<std::shared_ptr<Asked>> asked;
   for (std::size_t i = 0; i < count; ++i) {
     GenerateOptions options = greedy(static_cast<std::int64_t>(3 + i));
+    if (i % 5 == 4) options.best_log_probabilities = 2;
     options.ignore_end = true;
     options.sampling.top_k = static_cast<std::int64_t>(i);
     if (i % 3 == 2) options.grammar = Grammar::parse("root ::= [0-9]{4}");
@@ -181,10 +185,14 @@ TEST(Batcher, ManyChooseAtOnce) {
     }
     EXPECT_EQ(result.tokens.size(), 3 + i);
     EXPECT_EQ(asked[i]->streamed, result.text);
+    EXPECT_EQ(result.log_probabilities.size(), i % 5 == 4 ? 3 + i : 0);
     // Later, steps of more sequences may have rounded scores that are nearly the same another way.
     for (std::size_t k = 0; k < 3; ++k) EXPECT_EQ(result.tokens[k], expected[i % 6][k]) << i << ' ' << k;
   }
 }
+
+TEST(Batcher, ManyChooseAtOnce) { many_choose_at_once(false); }
+TEST(Batcher, ManyChooseByScoresThatStay) { many_choose_at_once(true); }
 
 TEST(Batcher, AFullContextEndsTheTextOrShifts) {
   const Model model = storyteller(2, 64);

@@ -126,6 +126,7 @@ struct TokenProbability {
 //
 // A token is chosen by random numbers of its own: those of two samplers with the same seed and history are
 // the same, and where their scores are nearly so, too, they choose the same token.
+class ScoreRows;
 class Sampler {
  public:
   // Throws ValueError naming an option that is out of range.
@@ -137,7 +138,13 @@ class Sampler {
   void saw(std::span<const TokenId> tokens);
   std::uint64_t seed() const;  // the one in use
 
+  class Blocks;  // for the library itself
+
  private:
+  friend std::vector<std::optional<TokenId>> choose_together(std::span<Sampler* const>, const ScoreRows&);
+  bool changes_scores() const;  // by penalties or bias
+  TokenId choose(const Blocks& blocks);
+
   SamplingOptions options_;
   std::vector<TokenId> seen_;  // the last ones
   double most_surprise_;       // of mirostat, in bits
@@ -185,20 +192,29 @@ struct GenerateResult {
   double prompt_seconds = 0, generate_seconds = 0;
 };
 
-// Scores, a row for each of several sequences. Copies share their memory.
+// Scores, a row for each of several sequences. Many of them stay on a GPU until somebody looks at them.
+// Copies share their memory.
 class ScoreRows {
  public:
   ScoreRows() = default;
-  ScoreRows(std::shared_ptr<const float> values, std::size_t rows, std::size_t width)
-      : values_(std::move(values)), rows_(rows), width_(width) {}
-  std::size_t size() const { return rows_; }
-  bool empty() const { return rows_ == 0; }
-  std::span<const float> operator[](std::size_t row) const { return {values_.get() + row * width_, width_}; }
+  std::size_t size() const;
+  bool empty() const { return size() == 0; }
+  // All scores of a row. Threads may ask at the same time.
+  std::span<const float> operator[](std::size_t row) const;
+
+  struct State;  // for the library itself
+  explicit ScoreRows(std::shared_ptr<State> state);
+  const std::shared_ptr<State>& state() const { return state_; }
 
  private:
-  std::shared_ptr<const float> values_;
-  std::size_t rows_ = 0, width_ = 0;
+  std::shared_ptr<State> state_;
 };
+
+// Sampler::choose() for each row by its own sampler, of which some may be null. Of scores that are on a GPU,
+// only what the samplers look at comes from there. Nothing where there is no sampler, or where choose() would
+// throw.
+std::vector<std::optional<TokenId>> choose_together(std::span<Sampler* const> samplers,
+                                                    const ScoreRows& rows);
 
 // One sequence of tokens and its keys and values.
 class Session {

@@ -105,6 +105,10 @@ std::optional<Row> measure(const llm::Model& model, std::int64_t length, const B
   for (std::int64_t i = 0; i < sequences; ++i) sessions.emplace_back(model);
   std::vector<llm::Session*> all;
   for (llm::Session& session : sessions) all.push_back(&session);
+  // The best token, always: choosing is part of generating.
+  std::vector<llm::Sampler> samplers(sessions.size(), llm::Sampler({.temperature = 0}));
+  std::vector<llm::Sampler*> choosers;
+  for (llm::Sampler& sampler : samplers) choosers.push_back(&sampler);
   std::vector<double> prompt_seconds, token_seconds;
   for (int repeat = 0; repeat <= options.repeats; ++repeat) {
     for (llm::Session& session : sessions) session.truncate(0);
@@ -115,9 +119,10 @@ std::optional<Row> measure(const llm::Model& model, std::int64_t length, const B
     }
     const double first = seconds_since(start) / count;
     start = Clock::now();
+    std::vector<std::vector<TokenId>> next(all.size(), {prompt[0]});
     for (std::int64_t i = 0; i < options.tokens; ++i) {
-      const std::vector<TokenId> next{prompt[static_cast<std::size_t>(i % length)]};
-      llm::Session::feed_together(all, std::vector<std::vector<TokenId>>(all.size(), next));
+      const auto chosen = choose_together(choosers, llm::Session::feed_together(all, next));
+      for (std::size_t k = 0; k < next.size(); ++k) next[k] = {chosen[k].value_or(prompt[0])};
       if (interrupt.requested()) return std::nullopt;
     }
     if (repeat == 0) continue;  // plans are made and kernels compiled

@@ -201,13 +201,25 @@ struct Batcher::State {
       return;
     }
     count([&] { ++stats.steps; });
+    std::vector<Sampler*> choosers;
+    for (Place* place : sharing) choosers.push_back(place->job->text->chooser());
+    std::vector<std::optional<TokenId>> chosen;
+    try {
+      chosen = choose_together(choosers, rows);
+    } catch (...) {
+      for (Place* place : sharing) fail(*place, std::current_exception());
+      return;
+    }
     constexpr std::int64_t few = 4;  // sooner done than other threads wake up
     parallel_for(static_cast<std::int64_t>(sharing.size()), few, [&](std::int64_t begin, std::int64_t end) {
       for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
-        sharing[i]->job->text->prepare(rows[i]);
+        if (!choosers[i]) sharing[i]->job->text->prepare(rows[i]);
     });
     for (std::size_t i = 0; i < sharing.size(); ++i)
-      attempt(*sharing[i], [&] { advance(*sharing[i], rows[i]); });
+      attempt(*sharing[i], [&] {
+        if (chosen[i]) sharing[i]->job->text->chose(*chosen[i]);
+        advance(*sharing[i], chosen[i] ? std::span<const float>() : rows[i]);
+      });
   }
 
   // Where the context is full, tokens are dropped, or the text ends.

@@ -65,6 +65,10 @@ void Continuation::prepare(std::span<const float> scores) noexcept {
   }
 }
 
+Sampler* Continuation::chooser() {
+  return mask_ != nullptr || options_.best_log_probabilities >= 0 || has_all() ? nullptr : &sampler_;
+}
+
 bool Continuation::has_all() const {
   return options_.most_tokens >= 0 &&
          static_cast<std::int64_t>(result_.tokens.size()) >= options_.most_tokens;

@@ -34,6 +34,10 @@ class Continuation {
   // What takes long of advance() with the same scores, to be called before it: several texts at once may, on
   // threads of their own. What fails here fails again in advance().
   void prepare(std::span<const float> scores) noexcept;
+  // The one who chooses the next token, where it needs nothing but the scores; null where there is more to
+  // it, or nothing to choose. What it chose goes to chose(), and advance() needs no scores then.
+  Sampler* chooser();
+  void chose(TokenId token) { prepared_ = token; }
   // Gives away what was held back, unless the text was stopped. To be called once, at the end.
   void finish();
 

@@ -10,6 +10,7 @@
 #include "hearth/ops.h"
 #include "llm/memory_plan.h"
 #include "llm/refuse.h"
+#include "llm/score_rows.h"
 #include "tensor/key_value_cache.h"
 #include "tensor/variable.h"
 
@@ -137,8 +138,13 @@ Model make_model(const ModelFile& file, const LoadOptions& options) {
   // The function keeps no reference to the state that keeps it.
   Model::State* const raw = state.get();
   state->step = compile([raw](const std::vector<Tensor>& in) {
-    return std::vector<Tensor>{decode(raw->config, raw->weights, raw->cache, DecoderInput(in))};
+    std::vector<Tensor> out{decode(raw->config, raw->weights, raw->cache, DecoderInput(in))};
+    const std::int64_t block = score_block(raw->config.vocabulary);
+    if (out[0].nbytes() >= raw->kept_from && block > 0) out.push_back(best_of_blocks(out[0], block));
+    return out;
   });
+  state->pick = pick_blocks();
+  if (options.device.kind != DeviceKind::cpu) state->kept_from = std::size_t{2} << 20;
   state->feature_step = compile([raw](const std::vector<Tensor>& in) {
     return std::vector<Tensor>{features(raw->config, raw->weights, raw->cache, DecoderInput(in))};
   });
@@ -199,7 +205,9 @@ void Model::State::append_into(std::span<float> rows, Sequence& sequence, std::s
     const Piece piece{&sequence,
                       tokens.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(size)), asked};
     const auto own = static_cast<std::size_t>(asked * width_of(output));
-    run({&piece, 1}, output, rows.first(own));
+    run({&piece, 1}, output, [&](const std::vector<Tensor>& result) {
+      read_elements(result[0], std::as_writable_bytes(rows.first(own)));
+    });
     rows = rows.subspan(own);
   }
 }
@@ -213,17 +221,24 @@ ScoreRows Model::State::append_together(std::span<const Piece> pieces) {
   }
   // Into the memory of the last time, where nobody reads that any more: the scores of many sequences are
   // megabytes, and new memory costs more than to fill it.
-  const auto count = static_cast<std::size_t>(wanted * config.vocabulary);
+  const std::int64_t block = score_block(config.vocabulary);
+  const std::int64_t of_row = config.vocabulary + (block > 0 ? config.vocabulary / block : 0);
+  const auto count = static_cast<std::size_t>(wanted * of_row);
   if (!scores || scores.use_count() > 1 || most_scores < count) {
     // Pinned memory is slow to get: more than now, where there may soon be more sequences.
-    most_scores =
-        std::min(2 * count, static_cast<std::size_t>(std::max(wanted, most_sequences) * config.vocabulary));
+    most_scores = std::min(2 * count, static_cast<std::size_t>(std::max(wanted, most_sequences) * of_row));
     const auto memory = host_memory(device, most_scores * sizeof(float));
     scores = {memory, reinterpret_cast<float*>(memory.get())};
   }
-  std::span<float> rows(scores.get(), count);
+  std::span<float> rows(scores.get(), static_cast<std::size_t>(wanted * config.vocabulary));
+  std::shared_ptr<ScoreRows::State> state;
   if (tokens <= chunk_size()) {
-    run(pieces, Output::scores, rows);
+    run(pieces, Output::scores, [&](const std::vector<Tensor>& result) {
+      if (result.size() > 1)
+        state = std::make_shared<ScoreRows::State>(scores, result[0], result[1], pick);
+      else
+        read_elements(result[0], std::as_writable_bytes(rows));
+    });
   } else {
     for (const Piece& piece : pieces) {
       const auto own = static_cast<std::size_t>(piece.wanted * config.vocabulary);
@@ -231,7 +246,10 @@ ScoreRows Model::State::append_together(std::span<const Piece> pieces) {
       rows = rows.subspan(own);
     }
   }
-  return ScoreRows(scores, static_cast<std::size_t>(wanted), static_cast<std::size_t>(config.vocabulary));
+  if (!state)
+    state = std::make_shared<ScoreRows::State>(scores, static_cast<std::size_t>(wanted),
+                                               static_cast<std::size_t>(config.vocabulary));
+  return ScoreRows(std::move(state));
 }
 
 std::int64_t Model::State::chunk_size() const {
@@ -269,7 +287,8 @@ void Model::State::upload(const std::vector<Indices>& given) {
   }
 }
 
-void Model::State::run(std::span<const Piece> pieces, Output output, std::span<float> rows) {
+void Model::State::run(std::span<const Piece> pieces, Output output,
+                       const std::function<void(const std::vector<Tensor>&)>& take) {
   const std::int64_t pages = (context + page_size - 1) / page_size;
   std::vector<std::int64_t> ids, owners, positions, slots, wanted, table, history;
   for (std::size_t owner = 0; owner < pieces.size(); ++owner) {
@@ -307,7 +326,7 @@ void Model::State::run(std::span<const Piece> pieces, Output output, std::span<f
   }
   upload(given);
   const auto result = output == Output::scores ? step(inputs) : feature_step(inputs);
-  if (any_wanted) read_elements(result[0], std::as_writable_bytes(rows));
+  if (any_wanted) take(result);
   for (const Piece& piece : pieces)
     piece.sequence->tokens.insert(piece.sequence->tokens.end(), piece.tokens.begin(), piece.tokens.end());
 }

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <limits>
 #include <optional>
 #include <span>
 #include <vector>
@@ -39,11 +41,14 @@ struct Model::State {
   std::int64_t sequences = 0, most_sequences = 1;
   std::size_t weight_bytes = 0, cache_bytes = 0;
   std::int64_t parameters = 0;
-  Compiled::Function step;          // arguments as in DecoderInput
-  Compiled::Function feature_step;  // the same
-  std::vector<Tensor> inputs;       // of the last step
-  std::shared_ptr<float> scores;    // of the last step of several sequences
-  std::size_t most_scores = 0;      // for which there is room
+  // Arguments as in DecoderInput; the best of blocks of the scores follow them where they are to stay.
+  Compiled::Function step;
+  Compiled::Function feature_step;                                  // the same
+  Compiled::Function pick;                                          // as pick_blocks() makes it
+  std::vector<Tensor> inputs;                                       // of the last step
+  std::shared_ptr<float> scores;                                    // of the last step of several sequences
+  std::size_t most_scores = 0;                                      // for which there is room
+  std::size_t kept_from = std::numeric_limits<std::size_t>::max();  // bytes of scores that stay on the device
 
   // Appends tokens to a sequence; of the last `wanted` of them the scores of their successors, or their
   // features, one row each.
@@ -71,8 +76,9 @@ struct Model::State {
   std::int64_t width_of(Output output) const;
   void append_into(std::span<float> rows, Sequence& sequence, std::span<const TokenId> tokens,
                    std::int64_t wanted, Output output);
-  // One run of the decoder; `rows` has just the space for what is wanted.
-  void run(std::span<const Piece> pieces, Output output, std::span<float> rows);
+  // One run of the decoder. `take` gets what is wanted, where anything is, as `step` gives it.
+  void run(std::span<const Piece> pieces, Output output,
+           const std::function<void(const std::vector<Tensor>&)>& take);
 };
 
 Model make_model(const ModelFile& file, const LoadOptions& options);

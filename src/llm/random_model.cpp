@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "hearth/error.h"
 #include "hearth/ops.h"
@@ -38,13 +39,17 @@ Shape shape_of(const std::string& name, const ModelConfig& c) {
   return {};
 }
 
+// The same numbers again and again, but for thousands of rows no two are alike: how many blocks there are and
+// how many a row has, have no common divisor.
 Tensor random_matrix(const Shape& shape, DType type) {
   constexpr std::int64_t distinct = 1 << 20;
-  const std::int64_t rows = std::clamp<std::int64_t>(distinct / shape[1], 1, shape[0]);
-  const Tensor numbers = (randn({rows, shape[1]}) * (1 / std::sqrt(static_cast<double>(shape[1])))).eval();
+  const std::int64_t block = is_quantised(type) ? block_elements(type) : 1, in_row = shape[1] / block;
+  std::int64_t count = std::min(distinct / block, in_row * shape[0]);
+  while (std::gcd(count, in_row) > 1) ++count;
+  const Tensor numbers = (randn({count * block}) * (1 / std::sqrt(static_cast<double>(shape[1])))).eval();
   const auto some = (is_quantised(type) ? quantise(numbers, type) : numbers.to(type)).to_bytes();
-  std::vector<std::byte> bytes(some.size() / static_cast<std::size_t>(rows) *
-                               static_cast<std::size_t>(shape[0]));
+  std::vector<std::byte> bytes(some.size() / static_cast<std::size_t>(count) *
+                               static_cast<std::size_t>(in_row * shape[0]));
   for (std::size_t at = 0; at < bytes.size(); at += some.size())
     std::copy_n(some.begin(), std::min(some.size(), bytes.size() - at),
                 bytes.begin() + static_cast<std::ptrdiff_t>(at));

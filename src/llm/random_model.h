@@ -10,8 +10,8 @@ struct RandomModelOptions {
   bool tied = false;         // the embedding is the output
 };
 
-// Its tokenizer is missing; its scores mean nothing. A matrix repeats some rows' worth of random numbers, so
-// that it takes no time to make.
+// Its tokenizer is missing; its scores mean nothing. A matrix repeats some random numbers, so that it takes
+// no time to make.
 Model make_random_model(const ModelConfig& config, const RandomModelOptions& random,
                         const LoadOptions& options = {});
 

@@ -9,8 +9,10 @@
 #include <random>
 #include <unordered_map>
 
+#include "base/thread_pool.h"
 #include "hearth/error.h"
 #include "hearth/llm.h"
+#include "llm/score_rows.h"
 
 namespace hearth::llm {
 namespace {
@@ -161,11 +163,14 @@ void keep_expected(Candidates& candidates, double most_surprise, int version) {
 
 constexpr float most_score = std::numeric_limits<float>::max();
 
+bool has_penalties(const SamplingOptions& o, std::span<const TokenId> seen) {
+  return !seen.empty() && (o.repetition_penalty != 1 || o.frequency_penalty != 0 || o.presence_penalty != 0);
+}
+
 // Scores after penalties and bias: the given ones, or a copy in `changed`.
 std::span<const float> penalised(std::span<const float> scores, const SamplingOptions& o,
                                  std::span<const TokenId> seen, std::vector<float>& changed) {
-  const bool penalties =
-      !seen.empty() && (o.repetition_penalty != 1 || o.frequency_penalty != 0 || o.presence_penalty != 0);
+  const bool penalties = has_penalties(o, seen);
   if (!penalties && o.bias.empty()) return scores;
   changed.assign(scores.begin(), scores.end());
   const auto change = [&](TokenId token, const auto& f) {
@@ -186,42 +191,64 @@ std::span<const float> penalised(std::span<const float> scores, const SamplingOp
   return changed;
 }
 
+}  // namespace
+
 // Scores in blocks, with the best of each: of a hundred thousand tokens, the few that matter are found
 // without a look at the others. Those that cannot be chosen are in no block.
-class Blocks {
+class Sampler::Blocks {
  public:
-  explicit Blocks(std::span<const float> scores) : scores_(scores) {
-    for (std::size_t first = 0; first < scores.size(); first += size)
-      best_.push_back(best_of(scores.subspan(first, std::min(size, scores.size() - first))));
-    if (best() < -most_score)
-      throw ValueError("[Sampler] no token can be chosen: all scores are NaN or -infinity");
+  explicit Blocks(std::span<const float> scores) : scores_(scores), size_(128) {
+    own_.reserve(scores.size() / size_ + 1);
+    for (std::size_t first = 0; first < scores.size(); first += size_)
+      own_.push_back(best_of(scores.subspan(first, std::min(size_, scores.size() - first))));
+    best_ = own_;
+    find_top();
   }
+  // The best of each block of so many are known, and none is NaN. Scores may come later.
+  Blocks(std::span<const float> scores, std::span<const float> best, std::size_t size)
+      : scores_(scores), size_(size), best_(best) {
+    find_top();
+  }
+  Blocks(const Blocks&) = delete;
+  Blocks& operator=(const Blocks&) = delete;
 
-  float best() const { return best_.empty() ? none : *std::max_element(best_.begin(), best_.end()); }
+  float best() const { return top_; }
 
   // A score that at least so many tokens have or exceed.
   float reached_by(std::size_t count) const {
     if (count > best_.size()) return -most_score;
-    std::vector<float> sorted = best_;
+    std::vector<float> sorted(best_.begin(), best_.end());
     const auto last = sorted.begin() + static_cast<std::ptrdiff_t>(count) - 1;
     std::nth_element(sorted.begin(), last, sorted.end(), std::greater<>());
-    return std::max(*last, -most_score);
+    return std::clamp(*last, -most_score, most_score);
+  }
+
+  // Blocks that have such a score.
+  std::vector<std::size_t> reaching(float least) const {
+    std::vector<std::size_t> found;
+    for (std::size_t block = 0; block < best_.size(); ++block)
+      if (best_[block] >= least) found.push_back(block);
+    return found;
   }
 
   // Those with at least this score, in the order of tokens.
   Candidates from(float least) const {
     Candidates found;
-    for (std::size_t block = 0; block < best_.size(); ++block) {
-      if (best_[block] < least) continue;
-      const std::size_t end = std::min(scores_.size(), (block + 1) * size);
-      for (std::size_t i = block * size; i < end; ++i)
+    for (const std::size_t block : reaching(least)) {
+      const std::size_t end = std::min(scores_.size(), (block + 1) * size_);
+      for (std::size_t i = block * size_; i < end; ++i)
         if (scores_[i] >= least) found.push_back({std::min(scores_[i], most_score), static_cast<TokenId>(i)});
     }
     return found;
   }
 
  private:
-  static constexpr std::size_t size = 128;
+  void find_top() {
+    top_ = best_of(best_);
+    if (top_ < -most_score)
+      throw ValueError("[Sampler] no token can be chosen: all scores are NaN or -infinity");
+  }
+
   static constexpr float none = -std::numeric_limits<float>::infinity();
 
   // Comparisons with NaN are false.
@@ -249,11 +276,16 @@ class Blocks {
   }
 
   std::span<const float> scores_;
-  std::vector<float> best_;
+  std::size_t size_;
+  std::vector<float> own_;       // where nobody has given them
+  std::span<const float> best_;  // of blocks
+  float top_ = none;             // of all
 };
 
+namespace {
+
 // The lowest score that can be among what remains.
-float least_needed(const Blocks& blocks, const SamplingOptions& o) {
+float least_needed(const Sampler::Blocks& blocks, const SamplingOptions& o) {
   if (o.temperature == 0) return blocks.best();
   if (o.mirostat == 0 && o.top_k > 0) {
     // Below by what scores may be rounded to the same when they are divided by the temperature.
@@ -268,11 +300,7 @@ float least_needed(const Blocks& blocks, const SamplingOptions& o) {
 }
 
 // Those that remain after all steps; in no order.
-Candidates remaining(std::span<const float> given, const SamplingOptions& o, std::span<const TokenId> seen,
-                     double most_surprise) {
-  std::vector<float> changed;
-  const std::span<const float> scores = penalised(given, o, seen, changed);
-  const Blocks blocks(scores);
+Candidates remaining(const Sampler::Blocks& blocks, const SamplingOptions& o, double most_surprise) {
   Candidates candidates = blocks.from(least_needed(blocks, o));
   if (o.temperature == 0) {
     candidates.resize(1);  // of several, the first
@@ -354,7 +382,9 @@ void Sampler::saw(std::span<const TokenId> tokens) {
 }
 
 std::vector<TokenProbability> Sampler::distribution(std::span<const float> scores) const {
-  Candidates candidates = remaining(scores, options_, seen_, most_surprise_);
+  std::vector<float> changed;
+  Candidates candidates =
+      remaining(Blocks(penalised(scores, options_, seen_, changed)), options_, most_surprise_);
   sort(candidates);
   const std::vector<double> probabilities = probabilities_of(candidates);
   std::vector<TokenProbability> result;
@@ -363,8 +393,15 @@ std::vector<TokenProbability> Sampler::distribution(std::span<const float> score
   return result;
 }
 
+bool Sampler::changes_scores() const { return has_penalties(options_, seen_) || !options_.bias.empty(); }
+
 TokenId Sampler::choose(std::span<const float> scores) {
-  const Candidates candidates = remaining(scores, options_, seen_, most_surprise_);
+  std::vector<float> changed;
+  return choose(Blocks(penalised(scores, options_, seen_, changed)));
+}
+
+TokenId Sampler::choose(const Blocks& blocks) {
+  const Candidates candidates = remaining(blocks, options_, most_surprise_);
   const std::size_t chosen = drawn(candidates, next_random(state_));
   if (options_.mirostat != 0 && options_.temperature > 0) {
     const double surprise = -std::log2(probabilities_of(candidates)[chosen]);
@@ -373,6 +410,51 @@ TokenId Sampler::choose(std::span<const float> scores) {
   const TokenId token = candidates[chosen].token;
   saw({&token, 1});
   return token;
+}
+
+std::vector<std::optional<TokenId>> choose_together(std::span<Sampler* const> samplers,
+                                                    const ScoreRows& rows) {
+  if (samplers.size() != rows.size())
+    throw ValueError(
+        fmt::format("[Sampler] {} samplers for {} rows of scores", samplers.size(), rows.size()));
+  std::vector<std::optional<TokenId>> chosen(samplers.size());
+  if (samplers.empty()) return chosen;
+  ScoreRows::State& state = *rows.state();
+  const auto for_each_row = [&](const auto& work) {
+    constexpr std::int64_t few = 4;  // sooner done than other threads wake up
+    parallel_for(static_cast<std::int64_t>(samplers.size()), few, [&](std::int64_t begin, std::int64_t end) {
+      for (auto row = static_cast<std::size_t>(begin); row < static_cast<std::size_t>(end); ++row) try {
+          if (samplers[row] != nullptr) work(row);
+        } catch (const ValueError&) {  // none can be chosen
+        }
+    });
+  };
+  // What each looks at: some blocks, or all.
+  std::vector<std::optional<Sampler::Blocks>> seen(samplers.size());
+  if (state.blocks() > 0) {
+    std::vector<std::vector<std::size_t>> found(samplers.size());
+    for_each_row([&](std::size_t row) {
+      const auto best = state.best(row);
+      if (samplers[row]->changes_scores() ||
+          std::any_of(best.begin(), best.end(), [](float score) { return std::isnan(score); }))
+        return;
+      seen[row].emplace(state.brought(row), best, state.block_size());
+      found[row] = seen[row]->reaching(least_needed(*seen[row], samplers[row]->options_));
+      if (2 * found[row].size() > state.blocks()) seen[row].reset();
+    });
+    std::vector<std::size_t> whole;
+    std::vector<ScoreRows::State::Place> places;
+    for (std::size_t row = 0; row < samplers.size(); ++row) {
+      if (samplers[row] != nullptr && !seen[row]) whole.push_back(row);
+      if (seen[row])
+        for (const std::size_t block : found[row]) places.push_back({row, block});
+    }
+    state.bring(whole, places);
+  }
+  for_each_row([&](std::size_t row) {
+    chosen[row] = seen[row] ? samplers[row]->choose(*seen[row]) : samplers[row]->choose(rows[row]);
+  });
+  return chosen;
 }
 
 }  // namespace hearth::llm
