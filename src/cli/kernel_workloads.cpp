@@ -5,6 +5,7 @@
 
 #include "hearth/hearth.h"
 #include "hearth/llm.h"
+#include "llm/model.h"
 #include "llm/random_model.h"
 
 namespace hearth::cli {
@@ -98,13 +99,23 @@ void generate(DType type) {
     const llm::Model model = llm::make_random_model(
         config, {.type = type, .tied = true},
         {.device = default_device(), .context = 4096, .cache_dtype = cache, .sequences = 4});
+    llm::Session session(model);
+    for (const std::size_t tokens : {1, 20, 512}) session.feed(std::vector<TokenId>(tokens, 1));
+  }
+  for (const std::size_t sequences : {4, 64}) {
+    const llm::Model model = llm::make_random_model(
+        config, {.type = type, .tied = true},
+        {.device = default_device(), .context = 4096, .sequences = static_cast<std::int64_t>(sequences)});
+    model.state()->kept_from = 0;
     std::vector<llm::Session> sessions;
-    for (int i = 0; i < 4; ++i) sessions.emplace_back(model);
-    for (const std::size_t tokens : {1, 20, 512}) sessions[0].feed(std::vector<TokenId>(tokens, 1));
-    if (cache != DType::f16) continue;
     std::vector<llm::Session*> all;
+    std::vector<llm::Sampler> samplers(sequences, llm::Sampler({.temperature = 0}));
+    std::vector<llm::Sampler*> choosers;
+    for (std::size_t i = 0; i < sequences; ++i) sessions.emplace_back(model);
     for (llm::Session& session : sessions) all.push_back(&session);
-    llm::Session::feed_together(all, std::vector<std::vector<TokenId>>(4, {1}));
+    for (llm::Sampler& sampler : samplers) choosers.push_back(&sampler);
+    const std::vector<std::vector<TokenId>> tokens(sequences, {1});
+    choose_together(choosers, llm::Session::feed_together(all, tokens));
   }
 }
 

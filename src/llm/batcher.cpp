@@ -15,6 +15,7 @@
 #include "hearth/error.h"
 #include "llm/continuation.h"
 #include "llm/model.h"
+#include "llm/score_rows.h"
 
 namespace hearth::llm {
 namespace {
@@ -202,23 +203,30 @@ struct Batcher::State {
     }
     count([&] { ++stats.steps; });
     std::vector<Sampler*> choosers;
-    for (Place* place : sharing) choosers.push_back(place->job->text->chooser());
+    std::vector<std::size_t> others;  // who need more than a sampler
+    for (std::size_t i = 0; i < sharing.size(); ++i) {
+      Continuation& text = *sharing[i]->job->text;
+      choosers.push_back(text.chooser());
+      if (!choosers[i] && !text.has_all()) others.push_back(i);
+    }
     std::vector<std::optional<TokenId>> chosen;
     try {
       chosen = choose_together(choosers, rows);
+      rows.state()->bring(others, {});  // by this thread: those of the pool must not wait for a device
     } catch (...) {
       for (Place* place : sharing) fail(*place, std::current_exception());
       return;
     }
     constexpr std::int64_t few = 4;  // sooner done than other threads wake up
-    parallel_for(static_cast<std::int64_t>(sharing.size()), few, [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(static_cast<std::int64_t>(others.size()), few, [&](std::int64_t begin, std::int64_t end) {
       for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
-        if (!choosers[i]) sharing[i]->job->text->prepare(rows[i]);
+        sharing[others[i]]->job->text->prepare(rows[others[i]]);
     });
     for (std::size_t i = 0; i < sharing.size(); ++i)
       attempt(*sharing[i], [&] {
-        if (chosen[i]) sharing[i]->job->text->chose(*chosen[i]);
-        advance(*sharing[i], chosen[i] ? std::span<const float>() : rows[i]);
+        Continuation& text = *sharing[i]->job->text;
+        if (chosen[i]) text.chose(*chosen[i]);
+        advance(*sharing[i], chosen[i] || text.has_all() ? std::span<const float>() : rows[i]);
       });
   }
 

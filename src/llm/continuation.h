@@ -38,6 +38,8 @@ class Continuation {
   // it, or nothing to choose. What it chose goes to chose(), and advance() needs no scores then.
   Sampler* chooser();
   void chose(TokenId token) { prepared_ = token; }
+  // Whether there are all tokens that were asked for: advance() needs no scores then.
+  bool has_all() const;
   // Gives away what was held back, unless the text was stopped. To be called once, at the end.
   void finish();
 
@@ -46,7 +48,6 @@ class Continuation {
 
  private:
   TokenId choose(std::span<const float> scores);
-  bool has_all() const;  // tokens that were asked for
   bool give(TokenId token, const std::string& text);
   std::optional<TokenId> end(FinishReason reason);
 

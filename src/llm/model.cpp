@@ -226,9 +226,11 @@ ScoreRows Model::State::append_together(std::span<const Piece> pieces) {
   const auto count = static_cast<std::size_t>(wanted * of_row);
   if (!scores || scores.use_count() > 1 || most_scores < count) {
     // Pinned memory is slow to get: more than now, where there may soon be more sequences.
-    most_scores = std::min(2 * count, static_cast<std::size_t>(std::max(wanted, most_sequences) * of_row));
-    const auto memory = host_memory(device, most_scores * sizeof(float));
+    const std::size_t most =
+        std::min(2 * count, static_cast<std::size_t>(std::max(wanted, most_sequences) * of_row));
+    const auto memory = host_memory(device, most * sizeof(float));
     scores = {memory, reinterpret_cast<float*>(memory.get())};
+    most_scores = most;
   }
   std::span<float> rows(scores.get(), static_cast<std::size_t>(wanted * config.vocabulary));
   std::shared_ptr<ScoreRows::State> state;

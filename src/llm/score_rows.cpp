@@ -41,14 +41,16 @@ void ScoreRows::State::bring(std::span<const std::size_t> rows, std::span<const 
   const DeviceScope here(scores_.device());
   std::vector<std::size_t> missing;
   for (const std::size_t row : rows)
-    if (!has_rows_[row]) missing.push_back(row), has_rows_[row] = true;
+    if (!has_rows_[row]) missing.push_back(row);
   if (2 * missing.size() > rows_) {
     read_elements(scores_, std::as_writable_bytes(std::span(values_.get(), rows_ * width_)));
     has_rows_.assign(rows_, true);
   } else {
-    for (const std::size_t row : missing)
+    for (const std::size_t row : missing) {
       read_elements(narrow(scores_, 0, static_cast<std::int64_t>(row), 1),
                     std::as_writable_bytes(std::span(values_.get() + row * width_, width_)));
+      has_rows_[row] = true;
+    }
   }
   std::vector<Place> left;
   for (const Place& place : places)
