@@ -423,21 +423,21 @@ TEST(QuantisedProducts, FollowEachOther) {
       if (slow && format != DType::q8_0 && format != DType::q4_k) continue;
       const bool large = device.kind == DeviceKind::cuda;
       const std::int64_t width = large ? 2304 : 256, inner = large ? 9216 : 256;
+      manual_seed(43);
+      const auto weights = [&](std::int64_t columns, std::int64_t depth) {
+        const Tensor w = randn({columns, depth}) / std::sqrt(static_cast<double>(depth));
+        return (is_quantised(format) ? quantise(w, format) : w.to(format)).eval();
+      };
+      const Tensor scale = (1.0 + randn({width}) * 0.1).eval();
+      struct Layer {
+        Tensor up, down, square;
+      };
+      std::vector<Layer> layers;
+      for (int i = 0; i < (slow ? 2 : 3); ++i)
+        layers.push_back({weights(2 * inner, width), weights(width, inner), weights(width, width)});
       for (const std::int64_t rows : {1, 2, 5, 12, 20, 40, 100, 300}) {
         if (slow && rows != 1 && rows != 5) continue;
         SCOPED_TRACE(to_string(device) + " " + std::string(dtype_name(format)) + " " + std::to_string(rows));
-        manual_seed(43);
-        const auto weights = [&](std::int64_t columns, std::int64_t depth) {
-          const Tensor w = randn({columns, depth}) / std::sqrt(static_cast<double>(depth));
-          return (is_quantised(format) ? quantise(w, format) : w.to(format)).eval();
-        };
-        const Tensor scale = (1.0 + randn({width}) * 0.1).eval();
-        struct Layer {
-          Tensor up, down, square;
-        };
-        std::vector<Layer> layers;
-        for (int i = 0; i < (slow ? 2 : 3); ++i)
-          layers.push_back({weights(2 * inner, width), weights(width, inner), weights(width, width)});
         const auto run = [&](const Tensor& start, bool alone) {
           const auto step = [&](const Tensor& x) { return alone ? x.eval() : x; };
           Tensor x = start;
