@@ -212,7 +212,7 @@ struct Batcher::State {
     std::vector<std::optional<TokenId>> chosen;
     try {
       chosen = choose_together(choosers, rows);
-      rows.state()->bring(others, {});  // by this thread: those of the pool must not wait for a device
+      rows.state()->bring(others, {});  // by this thread: those of the pool must wait for nobody
     } catch (...) {
       for (Place* place : sharing) fail(*place, std::current_exception());
       return;
@@ -220,7 +220,7 @@ struct Batcher::State {
     constexpr std::int64_t few = 4;  // sooner done than other threads wake up
     parallel_for(static_cast<std::int64_t>(others.size()), few, [&](std::int64_t begin, std::int64_t end) {
       for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
-        sharing[others[i]]->job->text->prepare(rows[others[i]]);
+        sharing[others[i]]->job->text->prepare(rows.state()->brought(others[i]));
     });
     for (std::size_t i = 0; i < sharing.size(); ++i)
       attempt(*sharing[i], [&] {

@@ -452,7 +452,7 @@ std::vector<std::optional<TokenId>> choose_together(std::span<Sampler* const> sa
     state.bring(whole, places);
   }
   for_each_row([&](std::size_t row) {
-    chosen[row] = seen[row] ? samplers[row]->choose(*seen[row]) : samplers[row]->choose(rows[row]);
+    chosen[row] = seen[row] ? samplers[row]->choose(*seen[row]) : samplers[row]->choose(state.brought(row));
   });
   return chosen;
 }

@@ -33,7 +33,8 @@ struct ScoreRows::State {
   };
   // Brings these rows and blocks here, at once.
   void bring(std::span<const std::size_t> rows, std::span<const Place> places);
-  // A row of which only what was brought has a meaning.
+  // A row of which only what was brought has a meaning. Waits for nobody, as threads of the pool must not:
+  // who brings scores may be waiting for them.
   std::span<const float> brought(std::size_t row) const { return {values_.get() + row * width_, width_}; }
 
  private:
