@@ -159,12 +159,7 @@ TEST(Batcher, GrammarsAndStopsHoldForTheirOwnRequests) {
 // texts end meanwhile. Scores may stay where they are.
 void many_choose_at_once(bool scores_stay) {
   constexpr std::size_t count = 18;
-  std::vector<std::vector<TokenId>> expected;
-  {
-    const Model alone = storyteller(1);
-    for (const char* text : beginnings)
-      expected.push_back(Session(alone).generate(tokens_of(alone, text), greedy(3)).tokens);
-  }
+  const Model alone = storyteller(1);
   const Model model = storyteller(count);
   if (scores_stay) model.state()->kept_from = 0;
   Batcher batcher(model);
@@ -186,8 +181,15 @@ void many_choose_at_once(bool scores_stay) {
     EXPECT_EQ(result.tokens.size(), 3 + i);
     EXPECT_EQ(asked[i]->streamed, result.text);
     EXPECT_EQ(result.log_probabilities.size(), i % 5 == 4 ? 3 + i : 0);
-    // Later, steps of more sequences may have rounded scores that are nearly the same another way.
-    for (std::size_t k = 0; k < 3; ++k) EXPECT_EQ(result.tokens[k], expected[i % 6][k]) << i << ' ' << k;
+    // Each token has the best score after those before it, or nearly: steps of many sequences round another
+    // way, and scores differ by some tenths.
+    Session session(alone);
+    std::vector<float> scores = session.feed(tokens_of(alone, beginnings[i % 6]));
+    for (std::size_t k = 0; k < result.tokens.size(); ++k) {
+      const float best = *std::max_element(scores.begin(), scores.end());
+      EXPECT_GE(scores[static_cast<std::size_t>(result.tokens[k])], best - 0.5f) << i << ' ' << k;
+      scores = session.feed({&result.tokens[k], 1});
+    }
   }
 }
 
