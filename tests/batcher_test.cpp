@@ -181,8 +181,8 @@ void many_choose_at_once(bool scores_stay) {
     EXPECT_EQ(result.tokens.size(), 3 + i);
     EXPECT_EQ(asked[i]->streamed, result.text);
     EXPECT_EQ(result.log_probabilities.size(), i % 5 == 4 ? 3 + i : 0);
-    // Each token has the best score after those before it, or nearly: steps of many sequences round another
-    // way, and scores differ by some tenths.
+    // Each token has the best score after those before it, or nearly: scores of a step of many sequences
+    // differ by some tenths.
     Session session(alone);
     std::vector<float> scores = session.feed(tokens_of(alone, beginnings[i % 6]));
     for (std::size_t k = 0; k < result.tokens.size(); ++k) {
