@@ -121,12 +121,13 @@ struct TokenProbability {
   double probability;
 };
 
+class ScoreRows;
+
 // Chooses tokens. Remembers what it chose, and its random numbers. Scores that are NaN or -infinity are of
 // tokens that cannot be chosen; ValueError is thrown where there is no other.
 //
 // A token is chosen by random numbers of its own: those of two samplers with the same seed and history are
 // the same, and where their scores are nearly so, too, they choose the same token.
-class ScoreRows;
 class Sampler {
  public:
   // Throws ValueError naming an option that is out of range.

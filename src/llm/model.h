@@ -43,12 +43,13 @@ struct Model::State {
   std::int64_t parameters = 0;
   // Arguments as in DecoderInput; the best of blocks of the scores follow them where they are to stay.
   Compiled::Function step;
-  Compiled::Function feature_step;                                  // the same
-  Compiled::Function pick;                                          // as pick_blocks() makes it
-  std::vector<Tensor> inputs;                                       // of the last step
-  std::shared_ptr<float> scores;                                    // of the last step of several sequences
-  std::size_t most_scores = 0;                                      // for which there is room
-  std::size_t kept_from = std::numeric_limits<std::size_t>::max();  // bytes of scores that stay on the device
+  Compiled::Function feature_step;  // the same
+  Compiled::Function pick;          // as pick_blocks() makes it
+  std::vector<Tensor> inputs;       // of the last step
+  std::shared_ptr<float> scores;    // of the last step of several sequences
+  std::size_t most_scores = 0;      // for which there is room
+  std::size_t kept_from =
+      std::numeric_limits<std::size_t>::max();  // so many bytes of scores stay on the device
 
   // Appends tokens to a sequence; of the last `wanted` of them the scores of their successors, or their
   // features, one row each.
