@@ -258,8 +258,13 @@ class BlockProduct {
   template <typename One, typename Four>
   void multiply_few(float* out, const One& one, const Four& four) const {
     const std::int64_t unit = is_repacked(format_) ? 4 : 1;  // columns that cannot be parted
-    // Where rows lie in panels, every range begins as many runs anew as it has panels.
-    const std::int64_t ranges = is_repacked(format_) ? 2 * thread_count() : columns_;
+    // Where rows lie in panels, every range begins as many runs anew as it has panels: one to a thread,
+    // unless that would take it a millisecond.
+    constexpr std::int64_t long_range = std::int64_t{1} << 25;  // elements
+    const std::int64_t threads = thread_count();
+    const std::int64_t ranges = !is_repacked(format_)                      ? columns_
+                                : columns_ * depth_ > threads * long_range ? 2 * threads
+                                                                           : threads;
     const std::int64_t grain =
         std::max<std::int64_t>({1, 32768 / depth_ / unit, (columns_ / unit + ranges - 1) / ranges});
     const std::int64_t together = rows_ == 1 ? columns_ : 4;  // columns whose weights stay in the cache

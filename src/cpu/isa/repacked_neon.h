@@ -233,6 +233,92 @@ HEARTH_INLINE int32x4_t add_products(int32x4_t sums, const QuadPiece& w, const R
   return add_products<3>(sums, w.low[3], low);
 }
 
+// Products of two neighbouring pieces of x, each with its piece of three runs of weights: those of the second
+// are APART bytes behind those of the first. All begin as `start`.
+struct SixProducts {
+  int32x4_t of[2][3];  // [piece][run]
+};
+#if defined(__ARM_FEATURE_MATMUL_INT8)
+// By hand, because the order decides: a product waits for the one before it that is added to the same sums,
+// so the six take turns, and weights are on their way while those before them are multiplied.
+#define HEARTH_FETCH(run, piece, w, offset) \
+  "ldur %q[" w "], [%[" run "], #(" piece "*%c[apart]+" offset ")]\n"
+#define HEARTH_HIGH(s, w, x, lane)                     \
+  "usdot %[" s "].4s, %[" w "].16b, %[" x "].4b[" lane \
+  "]\n"                                                \
+  "shl %[" w "].16b, %[" w "].16b, #4\n"
+#define HEARTH_LOW(s, w, x, lane) "usdot %[" s "].4s, %[" w "].16b, %[" x "].4b[" lane "]\n"
+#define HEARTH_HIGHS(w, lane)                                                         \
+  HEARTH_HIGH("s0", w "0", "high0", lane)                                             \
+  HEARTH_HIGH("s1", w "1", "high0", lane) HEARTH_HIGH("s2", w "2", "high0", lane)     \
+      HEARTH_HIGH("s3", w "3", "high1", lane) HEARTH_HIGH("s4", w "4", "high1", lane) \
+          HEARTH_HIGH("s5", w "5", "high1", lane)
+#define HEARTH_LOWS(w, lane, next, offset)                                                          \
+  HEARTH_LOW("s0", w "0", "low0", lane)                                                             \
+  HEARTH_FETCH("run0", "0", next "0", offset) HEARTH_LOW("s1", w "1", "low0", lane)                 \
+      HEARTH_FETCH("run1", "0", next "1", offset) HEARTH_LOW("s2", w "2", "low0", lane)             \
+          HEARTH_FETCH("run2", "0", next "2", offset) HEARTH_LOW("s3", w "3", "low1", lane)         \
+              HEARTH_FETCH("run0", "1", next "3", offset) HEARTH_LOW("s4", w "4", "low1", lane)     \
+                  HEARTH_FETCH("run1", "1", next "4", offset) HEARTH_LOW("s5", w "5", "low1", lane) \
+                      HEARTH_FETCH("run2", "1", next "5", offset)
+#define HEARTH_LAST_LOWS(w, lane)                                                 \
+  HEARTH_LOW("s0", w "0", "low0", lane)                                           \
+  HEARTH_LOW("s1", w "1", "low0", lane) HEARTH_LOW("s2", w "2", "low0", lane)     \
+      HEARTH_LOW("s3", w "3", "low1", lane) HEARTH_LOW("s4", w "4", "low1", lane) \
+          HEARTH_LOW("s5", w "5", "low1", lane)
+template <int APART>
+HEARTH_INLINE SixProducts six_products(const std::uint8_t* const (&runs)[3], const RoundedPiece& first,
+                                       const RoundedPiece& second, int32x4_t start) {
+  SixProducts sums;
+  uint8x16_t a[6], b[6];
+  using Bytes = const std::uint8_t[APART + sizeof(RoundedPiece) * 2];
+  asm(HEARTH_FETCH("run0", "0", "a0", "0") HEARTH_FETCH("run1", "0", "a1", "0")
+      HEARTH_FETCH("run2", "0", "a2", "0") HEARTH_FETCH("run0", "1", "a3", "0")
+      HEARTH_FETCH("run1", "1", "a4", "0") HEARTH_FETCH("run2", "1", "a5", "0")
+      "mov %[s0].16b, %[start].16b\n"
+      "mov %[s1].16b, %[start].16b\n"
+      "mov %[s2].16b, %[start].16b\n"
+      "mov %[s3].16b, %[start].16b\n"
+      "mov %[s4].16b, %[start].16b\n"
+      "mov %[s5].16b, %[start].16b\n"
+      HEARTH_HIGHS("a", "0") HEARTH_LOWS("a", "0", "b", "16")
+      HEARTH_HIGHS("b", "1") HEARTH_LOWS("b", "1", "a", "32")
+      HEARTH_HIGHS("a", "2") HEARTH_LOWS("a", "2", "b", "48")
+      HEARTH_HIGHS("b", "3") HEARTH_LAST_LOWS("b", "3")
+      : [s0] "=&w"(sums.of[0][0]), [s1] "=&w"(sums.of[0][1]), [s2] "=&w"(sums.of[0][2]),
+        [s3] "=&w"(sums.of[1][0]), [s4] "=&w"(sums.of[1][1]), [s5] "=&w"(sums.of[1][2]),
+        [a0] "=&w"(a[0]), [a1] "=&w"(a[1]), [a2] "=&w"(a[2]), [a3] "=&w"(a[3]), [a4] "=&w"(a[4]),
+        [a5] "=&w"(a[5]), [b0] "=&w"(b[0]), [b1] "=&w"(b[1]), [b2] "=&w"(b[2]), [b3] "=&w"(b[3]),
+        [b4] "=&w"(b[4]), [b5] "=&w"(b[5])
+      : [run0] "r"(runs[0]), [run1] "r"(runs[1]), [run2] "r"(runs[2]), [start] "w"(start),
+        [high0] "w"(vld1q_s8(first.high)), [low0] "w"(vld1q_s8(first.low)),
+        [high1] "w"(vld1q_s8(second.high)), [low1] "w"(vld1q_s8(second.low)), [apart] "n"(APART),
+        "m"(*reinterpret_cast<Bytes*>(runs[0])), "m"(*reinterpret_cast<Bytes*>(runs[1])),
+        "m"(*reinterpret_cast<Bytes*>(runs[2])));
+  return sums;
+}
+#undef HEARTH_FETCH
+#undef HEARTH_HIGH
+#undef HEARTH_LOW
+#undef HEARTH_HIGHS
+#undef HEARTH_LOWS
+#undef HEARTH_LAST_LOWS
+#else
+template <int APART>
+HEARTH_INLINE SixProducts six_products(const std::uint8_t* const (&runs)[3], const RoundedPiece& first,
+                                       const RoundedPiece& second, int32x4_t start) {
+  SixProducts sums;
+#pragma GCC unroll 2
+  for (int piece = 0; piece < 2; ++piece)
+#pragma GCC unroll 3
+    for (int run = 0; run < 3; ++run)
+      sums.of[piece][run] = add_products(
+          start, load_quad(*reinterpret_cast<const std::uint8_t(*)[4][16]>(runs[run] + piece * APART)),
+          piece == 0 ? first : second);
+  return sums;
+}
+#endif
+
 HEARTH_INLINE float32x4_t half_values(const std::uint16_t (&bits)[4]) {
   return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(bits)));
 }
@@ -254,6 +340,18 @@ HEARTH_INLINE void add_block(const Q4_0x4& w, const XPiece* x, std::int64_t x_ro
     const int32x4_t products = add_products(vreinterpretq_s32_f32(vdupq_n_f32(sum_base)), q, x->q);
     sums[r] = add_scaled(sums[r], products, *x, d);
   }
+}
+
+// Two blocks of three runs, one row of x.
+HEARTH_INLINE void add_woven(const Q4_0x4* const (&w)[3], const XPiece* x, Sums (&sums)[3][1]) {
+  const SixProducts products = six_products<sizeof(Q4_0x4)>(
+      {w[0]->q[0], w[1]->q[0], w[2]->q[0]}, x[0].q, x[1].q, vreinterpretq_s32_f32(vdupq_n_f32(sum_base)));
+#pragma GCC unroll 2
+  for (int block = 0; block < 2; ++block)
+#pragma GCC unroll 3
+    for (int run = 0; run < 3; ++run)
+      sums[run][0] =
+          add_scaled(sums[run][0], products.of[block][run], x[block], half_values(w[run][block].d));
 }
 
 template <int ROWS>
@@ -279,22 +377,44 @@ HEARTH_INLINE float32x4_t scaled_halves(int32x4_t first, int32x4_t second, const
   return vfmaq_n_f32(vmulq_n_f32(vcvtq_f32_s32(first), scale[0]), vcvtq_f32_s32(second), scale[1]);
 }
 
+// Scales of two pieces, of four rows each.
+struct QuadScales {
+  int32x4_t of[2];
+};
+HEARTH_INLINE QuadScales load_scales(const std::uint8_t* from) {
+  const uint16x8_t scales = vmovl_u8(vld1_u8(from));
+  return {{vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(scales))),
+           vreinterpretq_s32_u32(vmovl_high_u16(scales))}};
+}
+
 // Of four pieces the sums of the products, times their scales.
 template <int HALF, int ROWS>
 HEARTH_INLINE void add_half(const Q4_Kx4& w, const XBlock* x, std::int64_t x_row, int32x4_t (&sums)[ROWS]) {
 #pragma GCC unroll 2
   for (int i = 0; i < 4; i += 2) {
-    const uint16x8_t scales = vmovl_u8(vld1_u8(w.scale[4 * HALF + i]));
-    const int32x4_t scale[] = {vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(scales))),
-                               vreinterpretq_s32_u32(vmovl_high_u16(scales))};
+    const QuadScales scales = load_scales(w.scale[4 * HALF + i]);
     const QuadPiece a = load_quad(w.q[4 * HALF + i]), b = load_quad(w.q[4 * HALF + i + 1]);
     const XBlock* row = x;
 #pragma GCC unroll 4
     for (int r = 0; r < ROWS; ++r, row += x_row) {
-      sums[r] = vmlaq_s32(sums[r], add_products(vdupq_n_s32(0), a, row->q[4 * HALF + i]), scale[0]);
-      sums[r] = vmlaq_s32(sums[r], add_products(vdupq_n_s32(0), b, row->q[4 * HALF + i + 1]), scale[1]);
+      sums[r] = vmlaq_s32(sums[r], add_products(vdupq_n_s32(0), a, row->q[4 * HALF + i]), scales.of[0]);
+      sums[r] = vmlaq_s32(sums[r], add_products(vdupq_n_s32(0), b, row->q[4 * HALF + i + 1]), scales.of[1]);
     }
   }
+}
+// What the halves of a block, sums of integers, and the offsets of its weights come to.
+HEARTH_INLINE Sums add_halves(Sums sums, const Q4_Kx4& w, const XBlock& x, int32x4_t first_half,
+                              int32x4_t second_half) {
+  const uint8x16_t first = vld1q_u8(w.offset[0][0]), second = vld1q_u8(w.offset[1][0]);
+  const int8x8_t high = vld1_s8(x.sum_high);
+  const uint8x8_t low = vld1_u8(x.sum_low);
+  int32x4_t offsets = vdotq_lane_s32(vdupq_n_s32(0), vreinterpretq_s8_u8(first), high, 0);
+  offsets = vshlq_n_s32(vdotq_lane_s32(offsets, vreinterpretq_s8_u8(second), high, 1), 8);
+  uint32x4_t lower = vdotq_lane_u32(vreinterpretq_u32_s32(offsets), first, low, 0);
+  lower = vdotq_lane_u32(lower, second, low, 1);
+  sums = vfmaq_f32(sums, scaled_halves(first_half, second_half, x.scale), half_values(w.d));
+  return vfmsq_f32(sums, vmulq_n_f32(vcvtq_f32_s32(vreinterpretq_s32_u32(lower)), x.sum_scale),
+                   half_values(w.dmin));
 }
 template <int ROWS>
 HEARTH_INLINE void add_block(const Q4_Kx4& w, const XBlock* x, std::int64_t x_row, Sums (&sums)[ROWS]) {
@@ -303,20 +423,31 @@ HEARTH_INLINE void add_block(const Q4_Kx4& w, const XBlock* x, std::int64_t x_ro
   for (int r = 0; r < ROWS; ++r) halves[0][r] = halves[1][r] = vdupq_n_s32(0);
   add_half<0>(w, x, x_row, halves[0]);
   add_half<1>(w, x, x_row, halves[1]);
-  const float32x4_t d = half_values(w.d), dmin = half_values(w.dmin);
-  const uint8x16_t first = vld1q_u8(w.offset[0][0]), second = vld1q_u8(w.offset[1][0]);
 #pragma GCC unroll 4
-  for (int r = 0; r < ROWS; ++r, x += x_row) {
-    sums[r] = vfmaq_f32(sums[r], scaled_halves(halves[0][r], halves[1][r], x->scale), d);
-    const int8x8_t high = vld1_s8(x->sum_high);
-    const uint8x8_t low = vld1_u8(x->sum_low);
-    int32x4_t offsets = vdotq_lane_s32(vdupq_n_s32(0), vreinterpretq_s8_u8(first), high, 0);
-    offsets = vshlq_n_s32(vdotq_lane_s32(offsets, vreinterpretq_s8_u8(second), high, 1), 8);
-    uint32x4_t lower = vdotq_lane_u32(vreinterpretq_u32_s32(offsets), first, low, 0);
-    lower = vdotq_lane_u32(lower, second, low, 1);
-    sums[r] =
-        vfmsq_f32(sums[r], vmulq_n_f32(vcvtq_f32_s32(vreinterpretq_s32_u32(lower)), x->sum_scale), dmin);
+  for (int r = 0; r < ROWS; ++r, x += x_row) sums[r] = add_halves(sums[r], w, *x, halves[0][r], halves[1][r]);
+}
+// A block of three runs, one row of x.
+HEARTH_INLINE void add_woven(const Q4_Kx4* const (&w)[3], const XBlock* x, Sums (&sums)[3][1]) {
+  int32x4_t halves[2][3];
+#pragma GCC unroll 2
+  for (int half = 0; half < 2; ++half) {
+#pragma GCC unroll 3
+    for (int run = 0; run < 3; ++run) halves[half][run] = vdupq_n_s32(0);
+#pragma GCC unroll 2
+    for (int i = 4 * half; i < 4 * half + 4; i += 2) {
+      const SixProducts products = six_products<sizeof(w[0]->q[0])>(
+          {w[0]->q[i][0], w[1]->q[i][0], w[2]->q[i][0]}, x->q[i], x->q[i + 1], vdupq_n_s32(0));
+#pragma GCC unroll 3
+      for (int run = 0; run < 3; ++run) {
+        const QuadScales scales = load_scales(w[run]->scale[i]);
+        halves[half][run] = vmlaq_s32(halves[half][run], products.of[0][run], scales.of[0]);
+        halves[half][run] = vmlaq_s32(halves[half][run], products.of[1][run], scales.of[1]);
+      }
+    }
   }
+#pragma GCC unroll 3
+  for (int run = 0; run < 3; ++run)
+    sums[run][0] = add_halves(sums[run][0], *w[run], *x, halves[0][run], halves[1][run]);
 }
 
 template <int ROWS>
@@ -373,32 +504,34 @@ HEARTH_INLINE void add_block(const Q6_Kx4& w, const XSixBits* x, std::int64_t x_
 #pragma GCC unroll 4
   for (int r = 0; r < ROWS; ++r) sums[r] = vfmaq_f32(sums[r], products_of_block[r], d);
 }
-// ---- by format: x, and how many fours of rows are multiplied at a time
+
+// ---- by format: x, how many fours of rows are multiplied at a time, and how many blocks of them are woven,
+// if any
 template <typename Quad>
 struct ColumnsOf;
 template <>
 struct ColumnsOf<Q4_0x4> {
   using X = XPiece;
   static constexpr auto round = round_pieces<ForHalves, 8>;
-  static constexpr int runs = 3;
+  static constexpr int runs = 3, woven = 2;
 };
 template <>
 struct ColumnsOf<Q8_0x4> {
   using X = XPiece;
   static constexpr auto round = round_pieces<Plain, 0>;
-  static constexpr int runs = 3;
+  static constexpr int runs = 3, woven = 0;
 };
 template <>
 struct ColumnsOf<Q4_Kx4> {
   using X = XBlock;
   static constexpr auto round = round_blocks;
-  static constexpr int runs = 3;
+  static constexpr int runs = 3, woven = 1;
 };
 template <>
 struct ColumnsOf<Q6_Kx4> {
   using X = XSixBits;
   static constexpr auto round = round_six_bits;
-  static constexpr int runs = 2;
+  static constexpr int runs = 2, woven = 0;
 };
 
 }  // namespace

@@ -237,7 +237,7 @@ template <typename Quad>
 struct ColumnsOf {
   using X = std::conditional_t<pieces<Quad> == 1, XPiece, XBlock>;
   static constexpr auto round = round_pieces;
-  static constexpr int runs = 2;
+  static constexpr int runs = 2, woven = 0;
 };
 
 }  // namespace
