@@ -258,13 +258,12 @@ class BlockProduct {
   template <typename One, typename Four>
   void multiply_few(float* out, const One& one, const Four& four) const {
     const std::int64_t unit = is_repacked(format_) ? 4 : 1;  // columns that cannot be parted
-    // Where rows lie in panels, every range begins as many runs anew as it has panels: one to a thread,
-    // unless that would take it a millisecond.
+    // Where rows lie in panels, every range begins as many runs anew as it has panels. Two threads are done
+    // at about the same time with a range each, unless that takes them long; of more, one is often late.
     constexpr std::int64_t long_range = std::int64_t{1} << 25;  // elements
     const std::int64_t threads = thread_count();
-    const std::int64_t ranges = !is_repacked(format_)                      ? columns_
-                                : columns_ * depth_ > threads * long_range ? 2 * threads
-                                                                           : threads;
+    const bool one_each = threads <= 2 && columns_ * depth_ <= threads * long_range;
+    const std::int64_t ranges = is_repacked(format_) ? threads * (one_each ? 1 : 2) : columns_;
     const std::int64_t grain =
         std::max<std::int64_t>({1, 32768 / depth_ / unit, (columns_ / unit + ranges - 1) / ranges});
     const std::int64_t together = rows_ == 1 ? columns_ : 4;  // columns whose weights stay in the cache
