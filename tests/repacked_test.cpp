@@ -193,6 +193,22 @@ TEST_P(Repacked, ProductsErrByTheRoundingOfX) {
     }
 }
 
+// One row takes columns in some runs at a time, and shortens these where they would lie whole pages apart: of
+// 24 fours of q4_0, of 96 of q4_k.
+TEST_P(Repacked, OneRowIsAsThoseOfFour) {
+  const std::int64_t depth = 2048;
+  for (const std::int64_t rows : {92, 96, 384, 400}) {
+    const Tensor weights = random_weights({rows, depth}, 15);
+    const std::vector<float> x = random_numbers(4 * depth, 16);
+    for (const Variant& variant : variants()) {
+      const Fours fours(*variant.kernels, index(), weights, target());
+      std::vector<float> four = fours.multiply(x, 4);
+      four.resize(static_cast<std::size_t>(rows));
+      ASSERT_EQ(fours.multiply(x, 1), four) << variant.name << " " << rows;
+    }
+  }
+}
+
 TEST_P(Repacked, WhatIsNotFiniteMakesItsRowNaN) {
   const std::int64_t depth = 4 * block_elements(format());
   const Tensor weights = random_weights({8, depth}, 5);
