@@ -238,86 +238,72 @@ HEARTH_INLINE int32x4_t add_products(int32x4_t sums, const QuadPiece& w, const R
 struct SixProducts {
   int32x4_t of[2][3];  // [piece][run]
 };
-#if defined(__ARM_FEATURE_MATMUL_INT8)
 // By hand, because the order decides: a product waits for the one before it that is added to the same sums,
 // so the six take turns, and weights are on their way while those before them are multiplied.
-#define HEARTH_FETCH(run, piece, w, offset) \
-  "ldur %q[" w "], [%[" run "], #(" piece "*%c[apart]+" offset ")]\n"
-#define HEARTH_HIGH(s, w, x, lane)                     \
-  "usdot %[" s "].4s, %[" w "].16b, %[" x "].4b[" lane \
-  "]\n"                                                \
-  "shl %[" w "].16b, %[" w "].16b, #4\n"
-#define HEARTH_LOW(s, w, x, lane) "usdot %[" s "].4s, %[" w "].16b, %[" x "].4b[" lane "]\n"
-#define HEARTH_HIGHS(w, lane)                                                         \
-  HEARTH_HIGH("s0", w "0", "high0", lane)                                             \
-  HEARTH_HIGH("s1", w "1", "high0", lane) HEARTH_HIGH("s2", w "2", "high0", lane)     \
-      HEARTH_HIGH("s3", w "3", "high1", lane) HEARTH_HIGH("s4", w "4", "high1", lane) \
-          HEARTH_HIGH("s5", w "5", "high1", lane)
-#define HEARTH_LOWS(w, lane, next, offset)                                                          \
-  HEARTH_LOW("s0", w "0", "low0", lane)                                                             \
-  HEARTH_FETCH("run0", "0", next "0", offset) HEARTH_LOW("s1", w "1", "low0", lane)                 \
-      HEARTH_FETCH("run1", "0", next "1", offset) HEARTH_LOW("s2", w "2", "low0", lane)             \
-          HEARTH_FETCH("run2", "0", next "2", offset) HEARTH_LOW("s3", w "3", "low1", lane)         \
-              HEARTH_FETCH("run0", "1", next "3", offset) HEARTH_LOW("s4", w "4", "low1", lane)     \
-                  HEARTH_FETCH("run1", "1", next "4", offset) HEARTH_LOW("s5", w "5", "low1", lane) \
-                      HEARTH_FETCH("run2", "1", next "5", offset)
-#define HEARTH_LAST_LOWS(w, lane)                                                 \
-  HEARTH_LOW("s0", w "0", "low0", lane)                                           \
-  HEARTH_LOW("s1", w "1", "low0", lane) HEARTH_LOW("s2", w "2", "low0", lane)     \
-      HEARTH_LOW("s3", w "3", "low1", lane) HEARTH_LOW("s4", w "4", "low1", lane) \
-          HEARTH_LOW("s5", w "5", "low1", lane)
+// clang-format off
+#define HEARTH_SIX(op, ...)                                                                              \
+  op("0", "run0", "0", __VA_ARGS__) op("1", "run1", "0", __VA_ARGS__) op("2", "run2", "0", __VA_ARGS__)  \
+  op("3", "run0", "1", __VA_ARGS__) op("4", "run1", "1", __VA_ARGS__) op("5", "run2", "1", __VA_ARGS__)
+#define HEARTH_FETCH(i, run, piece, w, offset)                                                           \
+  "ldur %q[" w i "], [%[" run "], #(" piece "*%c[apart]+" offset ")]\n"
+#define HEARTH_START(i, run, piece, from) "mov %[s" i "].16b, %[" from "].16b\n"
+#if defined(__ARM_FEATURE_MATMUL_INT8)
+#define HEARTH_DOT "usdot"
+#define HEARTH_MASK
+#define HEARTH_CHANGED
+#define HEARTH_HIGH(i, run, piece, w, other, lane)                                                       \
+  "usdot %[s" i "].4s, %[" w i "].16b, %[high" piece "].4b[" lane "]\n"                                  \
+  "shl %[" w i "].16b, %[" w i "].16b, #4\n"
+#else
+#define HEARTH_DOT "sdot"
+#define HEARTH_MASK "movi v31.16b, #15\n"
+#define HEARTH_CHANGED "v31"
+#define HEARTH_HIGH(i, run, piece, w, other, lane)                                                       \
+  "ushr %[" other i "].16b, %[" w i "].16b, #4\n"                                                        \
+  "and %[" w i "].16b, %[" w i "].16b, v31.16b\n"                                                        \
+  "sdot %[s" i "].4s, %[" other i "].16b, %[high" piece "].4b[" lane "]\n"
+#endif
+#define HEARTH_LOW(i, run, piece, w, lane)                                                               \
+  HEARTH_DOT " %[s" i "].4s, %[" w i "].16b, %[low" piece "].4b[" lane "]\n"
+#define HEARTH_LOW_AND_FETCH(i, run, piece, w, lane, next, offset)                                       \
+  HEARTH_LOW(i, run, piece, w, lane) HEARTH_FETCH(i, run, piece, next, offset)
+// clang-format on
 template <int APART>
 HEARTH_INLINE SixProducts six_products(const std::uint8_t* const (&runs)[3], const RoundedPiece& first,
                                        const RoundedPiece& second, int32x4_t start) {
   SixProducts sums;
   uint8x16_t a[6], b[6];
-  using Bytes = const std::uint8_t[APART + sizeof(RoundedPiece) * 2];
-  asm(HEARTH_FETCH("run0", "0", "a0", "0") HEARTH_FETCH("run1", "0", "a1", "0")
-      HEARTH_FETCH("run2", "0", "a2", "0") HEARTH_FETCH("run0", "1", "a3", "0")
-      HEARTH_FETCH("run1", "1", "a4", "0") HEARTH_FETCH("run2", "1", "a5", "0")
-      "mov %[s0].16b, %[start].16b\n"
-      "mov %[s1].16b, %[start].16b\n"
-      "mov %[s2].16b, %[start].16b\n"
-      "mov %[s3].16b, %[start].16b\n"
-      "mov %[s4].16b, %[start].16b\n"
-      "mov %[s5].16b, %[start].16b\n"
-      HEARTH_HIGHS("a", "0") HEARTH_LOWS("a", "0", "b", "16")
-      HEARTH_HIGHS("b", "1") HEARTH_LOWS("b", "1", "a", "32")
-      HEARTH_HIGHS("a", "2") HEARTH_LOWS("a", "2", "b", "48")
-      HEARTH_HIGHS("b", "3") HEARTH_LAST_LOWS("b", "3")
+  using Bytes = const std::uint8_t[APART + 4 * 16];
+  // clang-format off
+  asm(HEARTH_MASK
+      HEARTH_SIX(HEARTH_FETCH, "a", "0") HEARTH_SIX(HEARTH_START, "start")
+      HEARTH_SIX(HEARTH_HIGH, "a", "b", "0") HEARTH_SIX(HEARTH_LOW_AND_FETCH, "a", "0", "b", "16")
+      HEARTH_SIX(HEARTH_HIGH, "b", "a", "1") HEARTH_SIX(HEARTH_LOW_AND_FETCH, "b", "1", "a", "32")
+      HEARTH_SIX(HEARTH_HIGH, "a", "b", "2") HEARTH_SIX(HEARTH_LOW_AND_FETCH, "a", "2", "b", "48")
+      HEARTH_SIX(HEARTH_HIGH, "b", "a", "3") HEARTH_SIX(HEARTH_LOW, "b", "3")
+      // clang-format on
       : [s0] "=&w"(sums.of[0][0]), [s1] "=&w"(sums.of[0][1]), [s2] "=&w"(sums.of[0][2]),
-        [s3] "=&w"(sums.of[1][0]), [s4] "=&w"(sums.of[1][1]), [s5] "=&w"(sums.of[1][2]),
-        [a0] "=&w"(a[0]), [a1] "=&w"(a[1]), [a2] "=&w"(a[2]), [a3] "=&w"(a[3]), [a4] "=&w"(a[4]),
-        [a5] "=&w"(a[5]), [b0] "=&w"(b[0]), [b1] "=&w"(b[1]), [b2] "=&w"(b[2]), [b3] "=&w"(b[3]),
-        [b4] "=&w"(b[4]), [b5] "=&w"(b[5])
+        [s3] "=&w"(sums.of[1][0]), [s4] "=&w"(sums.of[1][1]), [s5] "=&w"(sums.of[1][2]), [a0] "=&w"(a[0]),
+        [a1] "=&w"(a[1]), [a2] "=&w"(a[2]), [a3] "=&w"(a[3]), [a4] "=&w"(a[4]), [a5] "=&w"(a[5]),
+        [b0] "=&w"(b[0]), [b1] "=&w"(b[1]), [b2] "=&w"(b[2]), [b3] "=&w"(b[3]), [b4] "=&w"(b[4]),
+        [b5] "=&w"(b[5])
       : [run0] "r"(runs[0]), [run1] "r"(runs[1]), [run2] "r"(runs[2]), [start] "w"(start),
         [high0] "w"(vld1q_s8(first.high)), [low0] "w"(vld1q_s8(first.low)),
         [high1] "w"(vld1q_s8(second.high)), [low1] "w"(vld1q_s8(second.low)), [apart] "n"(APART),
         "m"(*reinterpret_cast<Bytes*>(runs[0])), "m"(*reinterpret_cast<Bytes*>(runs[1])),
-        "m"(*reinterpret_cast<Bytes*>(runs[2])));
+        "m"(*reinterpret_cast<Bytes*>(runs[2]))
+      : HEARTH_CHANGED);
   return sums;
 }
+#undef HEARTH_SIX
 #undef HEARTH_FETCH
+#undef HEARTH_START
+#undef HEARTH_DOT
+#undef HEARTH_MASK
+#undef HEARTH_CHANGED
 #undef HEARTH_HIGH
 #undef HEARTH_LOW
-#undef HEARTH_HIGHS
-#undef HEARTH_LOWS
-#undef HEARTH_LAST_LOWS
-#else
-template <int APART>
-HEARTH_INLINE SixProducts six_products(const std::uint8_t* const (&runs)[3], const RoundedPiece& first,
-                                       const RoundedPiece& second, int32x4_t start) {
-  SixProducts sums;
-#pragma GCC unroll 2
-  for (int piece = 0; piece < 2; ++piece)
-#pragma GCC unroll 3
-    for (int run = 0; run < 3; ++run)
-      sums.of[piece][run] = add_products(
-          start, load_quad(*reinterpret_cast<const std::uint8_t(*)[4][16]>(runs[run] + piece * APART)),
-          piece == 0 ? first : second);
-  return sums;
-}
-#endif
+#undef HEARTH_LOW_AND_FETCH
 
 HEARTH_INLINE float32x4_t half_values(const std::uint16_t (&bits)[4]) {
   return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(bits)));
