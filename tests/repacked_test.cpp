@@ -193,11 +193,12 @@ TEST_P(Repacked, ProductsErrByTheRoundingOfX) {
     }
 }
 
-// One row takes columns in some runs at a time, and shortens these where they would lie whole pages apart: of
-// 24 fours of q4_0, of 96 of q4_k.
+// One row takes columns in some runs at a time, and shortens these where they would lie whole pages apart: on
+// aarch64 those of 24 fours of q4_0 and of 96 of q4_k, on x86_64 of 96 of q4_0. The second depth has two
+// panels.
 TEST_P(Repacked, OneRowIsAsThoseOfFour) {
-  const std::int64_t depth = 2048;
-  for (const std::int64_t rows : {92, 96, 384, 400}) {
+  for (const auto& [rows, depth] :
+       {std::pair<std::int64_t, std::int64_t>{92, 2048}, {96, 2048}, {96, 2304}, {384, 2304}, {400, 2048}}) {
     const Tensor weights = random_weights({rows, depth}, 15);
     const std::vector<float> x = random_numbers(4 * depth, 16);
     for (const Variant& variant : variants()) {

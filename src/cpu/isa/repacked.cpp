@@ -20,9 +20,9 @@ namespace {
 template <typename Byte>
 HEARTH_INLINE void store_quad(Byte (*to)[16], const u8x16 (&rows)[4]) {
 #if defined(__aarch64__)
-  vst4q_u32(reinterpret_cast<std::uint32_t*>(to),
-            {{std::bit_cast<uint32x4_t>(rows[0]), std::bit_cast<uint32x4_t>(rows[1]),
-              std::bit_cast<uint32x4_t>(rows[2]), std::bit_cast<uint32x4_t>(rows[3])}});
+  const uint32x4x4_t words{{std::bit_cast<uint32x4_t>(rows[0]), std::bit_cast<uint32x4_t>(rows[1]),
+                            std::bit_cast<uint32x4_t>(rows[2]), std::bit_cast<uint32x4_t>(rows[3])}};
+  vst4q_u32(reinterpret_cast<std::uint32_t*>(to), words);
 #else
   for (int j = 0; j < 4; ++j)
     for (int r = 0; r < 4; ++r)
@@ -175,9 +175,8 @@ HEARTH_INLINE void multiply_runs(const Quad* weights, std::int64_t apart, std::i
   }
 }
 
-// How far apart runs lie, in fours of rows of `bytes` each. Not some whole pages: two of three such runs,
-// which take the same places in a cache, were read at 49 GB/s where others were at 60 (Q4_Kx4 on a
-// Neoverse-V1).
+// How far apart runs lie, in fours of rows of `bytes` each. If possible not whole pages, `near` bytes more or
+// less: of three runs of Q4_Kx4, two of which lay so, a Neoverse-V1 read 49 GB/s instead of 60.
 template <int RUNS>
 std::int64_t run_length(std::int64_t count, std::int64_t bytes) {
   constexpr std::int64_t page = 4096, near = 384, tries = 8;

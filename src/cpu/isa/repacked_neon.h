@@ -317,7 +317,8 @@ HEARTH_INLINE float32x4_t add_scaled(float32x4_t sums, int32x4_t products, const
 // One block of four rows of weights is added to the sums of ROWS rows of x, `x_row` apart.
 template <int ROWS>
 HEARTH_INLINE void add_block(const Q4_0x4& w, const XPiece* x, std::int64_t x_row, Sums (&sums)[ROWS]) {
-  // As a stream, so that it takes the cache away from itself rather than from x. It does not pay for Q4_Kx4.
+  // As a stream, so that it takes the cache away from itself rather than from x. It does not pay for Q4_Kx4,
+  // nor in add_woven().
   __builtin_prefetch(reinterpret_cast<const char*>(&w) + 512, 0, 0);
   const QuadPiece q = load_quad(w.q);
   const float32x4_t d = half_values(w.d);

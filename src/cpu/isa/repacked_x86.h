@@ -232,7 +232,7 @@ HEARTH_INLINE void add_block(const Q6_Kx4& w, const XBlock* x, std::int64_t x_ro
   }
 }
 
-// ---- by format: x, and how many fours of rows are multiplied at a time
+// ---- by format: x, and how many fours of rows are multiplied at a time (none are woven)
 template <typename Quad>
 struct ColumnsOf {
   using X = std::conditional_t<pieces<Quad> == 1, XPiece, XBlock>;
