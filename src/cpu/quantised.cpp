@@ -258,8 +258,8 @@ class BlockProduct {
   template <typename One, typename Four>
   void multiply_few(float* out, const One& one, const Four& four) const {
     const std::int64_t unit = is_repacked(format_) ? 4 : 1;  // columns that cannot be parted
-    // Where rows lie in panels, every range begins as many runs anew as it has panels. Two threads are done
-    // at about the same time with a range each, unless that takes them long; of more, one is often late.
+    // Where rows lie in panels, every range begins as many runs anew as it has panels. Two threads were
+    // faster with a range each, unless those are long; eight with two each.
     constexpr std::int64_t long_range = std::int64_t{1} << 25;  // elements
     const std::int64_t threads = thread_count();
     const bool one_each = threads <= 2 && columns_ * depth_ <= threads * long_range;

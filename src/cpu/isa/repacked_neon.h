@@ -239,7 +239,8 @@ struct SixProducts {
   int32x4_t of[2][3];  // [piece][run]
 };
 // By hand, because the order decides: a product waits for the one before it that is added to the same sums,
-// so the six take turns, and weights are on their way while those before them are multiplied.
+// so the six take turns, and weights are on their way while those before them are multiplied. It has 30
+// operands, as many as GCC allows.
 // clang-format off
 #define HEARTH_SIX(op, ...)                                                                              \
   op("0", "run0", "0", __VA_ARGS__) op("1", "run1", "0", __VA_ARGS__) op("2", "run2", "0", __VA_ARGS__)  \
