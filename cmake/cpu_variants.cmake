@@ -34,6 +34,8 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
                                                                                        -mtune=neoverse-n1)
   hearth_add_isa_of("${HEARTH_BYTES_ISA_SOURCES}" dotprod -march=armv8.2-a+dotprod)
   hearth_add_isa_of("${HEARTH_BYTES_ISA_SOURCES}" i8mm -march=armv8.2-a+dotprod+i8mm)
+  # Attention over keys and values of f16.
+  hearth_add_isa_of("${PROJECT_SOURCE_DIR}/src/cpu/isa/cached_attention.cpp" fhm -march=armv8.2-a+fp16fml)
 endif()
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   hearth_add_isa(avx2 -march=x86-64-v3)

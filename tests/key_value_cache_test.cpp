@@ -351,9 +351,27 @@ TEST_F(CachedAttention, HeadsAndKeysOfABlock) {
   for (std::int64_t i = 0; i < 20; ++i) pages.push_back((i * 7) % 20);
   for (const std::int64_t heads : {1, 2, 3, 4, 7})
     for (const std::int64_t position : {63, 127, 128, 200})
-      check({heads, 1, 128, 16, 20}, {pages}, {{0, position}}, DType::f16, 0, 0, 1e-4);
+      // Queries and weights may be rounded to f16, as the keys and values were.
+      check({heads, 1, 128, 16, 20}, {pages}, {{0, position}}, DType::f16, 0, 0, 5e-4);
   for (const DType dtype : {DType::f32, DType::bf16})
     check({5, 1, 64, 16, 20}, {pages}, {{0, 300}, {0, 5}}, dtype, 150, 0, 1e-4);
+}
+// Queries that f16 cannot hold, with keys that make ordinary scores of them.
+TEST_F(CachedAttention, QueriesBeyondHalves) {
+  const Tensor q = randn({1, 4, 64}) * 3e5, keys = (randn({48, 1, 64}) * 1e-5).to(DType::f16),
+               values = randn({48, 1, 64}).to(DType::f16);
+  for (const Device device : tested_devices()) {
+    const auto attended = [&](DType dtype) {
+      return cached_attention(q.to(device), keys.to(dtype).to(device), values.to(dtype).to(device),
+                              indices({0}, device), indices({40}, device),
+                              indices({2, 0, 1}, device).reshape({1, 3}), {.scale = 0.1, .page = 16})
+          .to(Device{})
+          .to_vector<float>();
+    };
+    const auto got = attended(DType::f16), expected = attended(DType::f32);
+    for (std::size_t i = 0; i < got.size(); ++i)
+      ASSERT_NEAR(got[i], expected[i], 1e-4) << to_string(device) << " " << i;
+  }
 }
 // What slots hold that no query sees says nothing, whatever it is; slot 0 is one of them, and so are pages
 // that are not there.

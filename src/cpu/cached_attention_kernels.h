@@ -32,7 +32,7 @@ inline std::int64_t cached_attention_scratch(std::int64_t rows, std::int64_t fea
   constexpr std::int64_t lanes = 16;  // at most
   const std::int64_t height = (rows + lanes - 1) / lanes * lanes,
                      width = (features + lanes - 1) / lanes * lanes;
-  return height * (2 * width + cached_attention_keys + 3) + cached_attention_keys * width;
+  return height * (2 * width + cached_attention_keys * 3 / 2 + 3) + cached_attention_keys * width;
 }
 
 struct CachedAttentionKernels {
@@ -42,4 +42,4 @@ struct CachedAttentionKernels {
 
 }  // namespace hearth::cpu
 
-HEARTH_DECLARE_ISA_TABLE(CachedAttentionKernels, cached_attention_kernels)
+HEARTH_DECLARE_HALVES_ISA_TABLE(CachedAttentionKernels, cached_attention_kernels)

@@ -47,6 +47,15 @@ BytesIsa best_bytes_isa() {
 #endif
 }
 
+bool multiplies_halves() {
+#if defined(__aarch64__)
+  static const bool there = (getauxval(AT_HWCAP) & HWCAP_ASIMDFHM) != 0;
+  return there;
+#else
+  return false;
+#endif
+}
+
 const char* isa_name() {
 #if defined(__x86_64__)
   constexpr const char* names[] = {"x86-64", "avx2", "avx512"};

@@ -25,6 +25,9 @@ const char* isa_name();
 enum class BytesIsa { baseline, dotprod, i8mm, avx2, avx512, vnni };
 BytesIsa best_bytes_isa();
 
+// So did products of f16 that are added in f32 (Arm's FHM): HEARTH_DECLARE_HALVES_ISA_TABLE.
+bool multiplies_halves();
+
 }  // namespace hearth::cpu
 
 #define HEARTH_ISA_TABLE(isa, Type, name) \
@@ -78,7 +81,19 @@ BytesIsa best_bytes_isa();
     return chosen;                                                                                \
   }                                                                                               \
   }
+#define HEARTH_DECLARE_HALVES_ISA_TABLE(Type, name)                                               \
+  namespace hearth::cpu {                                                                         \
+  HEARTH_ISA_TABLE(baseline, Type, name)                                                          \
+  HEARTH_ISA_TABLE(fhm, Type, name)                                                               \
+  inline const Type& name() {                                                                     \
+    static const Type& chosen = multiplies_halves() ? fhm::name##_table : baseline::name##_table; \
+    return chosen;                                                                                \
+  }                                                                                               \
+  }
 #else
 #define HEARTH_DECLARE_BYTES_ISA_TABLE(Type, name) HEARTH_DECLARE_ISA_TABLE(Type, name)
 #endif
+#endif
+#ifndef HEARTH_DECLARE_HALVES_ISA_TABLE
+#define HEARTH_DECLARE_HALVES_ISA_TABLE(Type, name) HEARTH_DECLARE_ISA_TABLE(Type, name)
 #endif

@@ -6,6 +6,9 @@
 //
 // Rows are the lanes of 1 and 2, features those of 3, so that nothing is summed across lanes. Queries are
 // transposed once; keys and values are widened a block at a time, for all rows.
+//
+// Where an instruction multiplies f16 and adds the products in f32, keys and values of f16 stay as they are;
+// then queries and weights are rounded to f16, and features are the lanes of 1.
 #include "cpu/cached_attention_kernels.h"
 
 #include <cmath>
@@ -153,59 +156,237 @@ HEARTH_INLINE void widen_row(const T* from, const float16* scales, float* to, st
   }
 }
 
+constexpr std::int64_t most_keys = cached_attention_keys;
+
+// The parts of the scratch memory.
+struct Memory {
+  std::int64_t rows, width;  // of queries and of features, to whole vectors
+  float *queries, *scores, *numbers, *out, *rest;
+  Softmax softmax;
+
+  explicit Memory(const CachedQueries& work) : rows(whole(work.count)), width(whole(work.features)) {
+    queries = work.scratch;
+    scores = queries + work.features * rows;
+    numbers = scores + most_keys * rows;
+    out = numbers + most_keys * width;
+    softmax = {out + rows * width, out + rows * (width + 1), out + rows * (width + 2)};
+    rest = out + rows * (width + 3);
+  }
+
+ private:
+  static std::int64_t whole(std::int64_t n) { return (n + lanes - 1) / lanes * lanes; }
+};
+
+// Where the keys of a block are.
 template <typename T>
-void attend(const CachedQueries& work) {
-  constexpr std::int64_t most = cached_attention_keys;
-  const auto padded = [](std::int64_t n) { return (n + lanes - 1) / lanes * lanes; };
-  const std::int64_t count = work.count, rows = padded(count), n = work.features, width = padded(n);
-  float *queries = work.scratch, *scores = queries + n * rows, *numbers = scores + most * rows,
-        *out = numbers + most * width;
-  const Softmax softmax{out + rows * width, out + rows * (width + 1), out + rows * (width + 2)};
+class Block {
+ public:
+  Block(const CachedQueries& work, std::int64_t begin)
+      : features_(work.features), count(work.end - begin < most_keys ? work.end - begin : most_keys) {
+    for (std::int64_t j = 0, position = begin; j < count;) {
+      std::int64_t slot = work.pages[position / work.page] * work.page + position % work.page;
+      for (std::int64_t left = work.page - position % work.page; left > 0 && j < count;
+           --left, ++j, ++position, ++slot)
+        first[j] = slot * work.slot_stride;
+    }
+  }
+  void fetch(const void* data, std::int64_t j) const {
+    if (j >= count) return;
+    const T* row = static_cast<const T*>(data) + first[j];
+    for (std::int64_t i = 0; i < features_; i += 64 / static_cast<std::int64_t>(sizeof(T)))
+      __builtin_prefetch(row + i);
+  }
+
+ private:
+  std::int64_t features_;
+
+ public:
+  std::int64_t count;
+  std::int64_t first[most_keys];  // elements from those of slot 0
+};
+
+// Keys and values as f32.
+template <typename T>
+class Widened {
+ public:
+  Widened(const CachedQueries& work, const Memory& memory) : work_(work), memory_(memory) {
+    for (std::int64_t r = 0; r < memory.rows; ++r)
+      for (std::int64_t f = 0; f < work.features; ++f)
+        memory.queries[f * memory.rows + r] = r < work.count ? work.rows[r].query[f] : 0.0f;
+    if (work.features < memory.width)
+      for (std::int64_t i = 0; i < most_keys * memory.width; ++i) memory.numbers[i] = 0;
+  }
+
+  void score(const Block<T>& block) const {
+    widen_block(block, work_.keys, work_.key_scales, block, work_.values);
+    multiply({.left = memory_.numbers,
+              .row_stride = memory_.width,
+              .term_stride = 1,
+              .right = memory_.queries,
+              .right_stride = memory_.rows,
+              .terms = work_.features,
+              .out = memory_.scores,
+              .out_stride = memory_.rows,
+              .adds = false},
+             block.count, memory_.rows);
+  }
+
+  void add(const Block<T>& block, const Block<T>& next) const {
+    widen_block(block, work_.values, work_.value_scales, next, work_.keys);
+    multiply({.left = memory_.scores,
+              .row_stride = 1,
+              .term_stride = memory_.rows,
+              .right = memory_.numbers,
+              .right_stride = memory_.width,
+              .terms = block.count,
+              .out = memory_.out,
+              .out_stride = memory_.width,
+              .adds = true},
+             work_.count, memory_.width);
+  }
+
+ private:
+  // Rows of a group lie far apart, so that the machine does not see what comes next: while a block is
+  // widened, the one after it is fetched.
+  void widen_block(const Block<T>& block, const void* data, const float16* scales, const Block<T>& next,
+                   const void* next_data) const {
+    for (std::int64_t j = 0; j < block.count; ++j) {
+      next.fetch(next_data, j);
+      widen_row(static_cast<const T*>(data) + block.first[j],
+                scales == nullptr ? nullptr : scales + block.first[j] / 32,
+                memory_.numbers + j * memory_.width, work_.features);
+    }
+  }
+
+  const CachedQueries& work_;
+  const Memory& memory_;
+};
+
+#if defined(__ARM_FEATURE_FP16_FML)
+// Keys and values as they are, in f16.
+class Halves {
+ public:
+  static bool fits(const CachedQueries& work) {
+    constexpr std::int64_t few = 16;  // more are worth widening for
+    constexpr float most = 65504;     // of f16
+    if (work.count > few || work.features % 16 != 0) return false;
+    for (std::int64_t r = 0; r < work.count; ++r)
+      for (std::int64_t f = 0; f < work.features; ++f)
+        if (!(std::abs(work.rows[r].query[f]) <= most)) return false;
+    return true;
+  }
+
+  Halves(const CachedQueries& work, const Memory& memory)
+      : work_(work),
+        memory_(memory),
+        queries_(reinterpret_cast<float16*>(memory.queries)),
+        weights_(reinterpret_cast<float16*>(memory.rest)) {
+    for (std::int64_t r = 0; r < memory.rows; ++r)
+      if (r < work.count)
+        narrow(work.rows[r].query, queries_ + r * work.features, work.features);
+      else
+        for (std::int64_t f = 0; f < work.features; ++f) queries_[r * work.features + f] = float16(0.0f);
+  }
+
+  void score(const Block<float16>& block) const {
+    const auto* keys = static_cast<const float16*>(work_.keys);
+    for (std::int64_t j = 0; j < block.count; j += 4) {
+      const float16* key[4];
+      for (int i = 0; i < 4; ++i) key[i] = keys + block.first[j + i < block.count ? j + i : block.count - 1];
+      for (std::int64_t r = 0; r < memory_.rows; r += 4)
+        score_tile(key, queries_ + r * work_.features, memory_.scores + j * memory_.rows + r);
+    }
+  }
+
+  void add(const Block<float16>& block, const Block<float16>&) const {
+    const auto* values = static_cast<const float16*>(work_.values);
+    const std::int64_t rows = memory_.rows;
+    narrow(memory_.scores, weights_, block.count * rows);
+    for (std::int64_t f = 0; f < work_.features; f += 16)
+      for (std::int64_t r = 0; r < rows; r += 4)
+        add_tile(block, values + f, weights_ + r, memory_.out + r * memory_.width + f);
+  }
+
+ private:
+  // Four keys and four rows; a multiple of four keys is written.
+  HEARTH_INLINE void score_tile(const float16* const (&key)[4], const float16* query, float* scores) const {
+    const std::int64_t n = work_.features;
+    float32x4_t sums[4][4] = {};
+    for (std::int64_t f = 0; f < n; f += 8) {
+      float16x8_t q[4];
+#pragma GCC unroll 4
+      for (int r = 0; r < 4; ++r) q[r] = load<float16x8_t>(query + r * n + f);
+#pragma GCC unroll 4
+      for (int k = 0; k < 4; ++k) {
+        const auto features = load<float16x8_t>(key[k] + f);
+#pragma GCC unroll 4
+        for (int r = 0; r < 4; ++r)
+          sums[k][r] = vfmlalq_high_f16(vfmlalq_low_f16(sums[k][r], features, q[r]), features, q[r]);
+      }
+    }
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; ++k)
+      vst1q_f32(scores + k * memory_.rows,
+                vpaddq_f32(vpaddq_f32(sums[k][0], sums[k][1]), vpaddq_f32(sums[k][2], sums[k][3])));
+  }
+
+  // Four rows and sixteen features.
+  HEARTH_INLINE void add_tile(const Block<float16>& block, const float16* values, const float16* weights,
+                              float* out) const {
+    float32x4_t sums[4][4];
+#pragma GCC unroll 4
+    for (int r = 0; r < 4; ++r)
+#pragma GCC unroll 4
+      for (int v = 0; v < 4; ++v) sums[r][v] = vld1q_f32(out + r * memory_.width + v * 4);
+#pragma GCC unroll 2
+    for (std::int64_t j = 0; j < block.count; ++j)
+      add_key(sums, values + block.first[j], load<float16x4_t>(weights + j * memory_.rows));
+#pragma GCC unroll 4
+    for (int r = 0; r < 4; ++r)
+#pragma GCC unroll 4
+      for (int v = 0; v < 4; ++v) vst1q_f32(out + r * memory_.width + v * 4, sums[r][v]);
+  }
+  HEARTH_INLINE static void add_key(float32x4_t (&sums)[4][4], const float16* value, float16x4_t weights) {
+    const auto low = load<float16x8_t>(value), high = load<float16x8_t>(value + 8);
+    [&]<int... r>(std::integer_sequence<int, r...>) HEARTH_LAMBDA {
+      ((sums[r][0] = vfmlalq_lane_low_f16(sums[r][0], low, weights, r),
+        sums[r][1] = vfmlalq_lane_high_f16(sums[r][1], low, weights, r),
+        sums[r][2] = vfmlalq_lane_low_f16(sums[r][2], high, weights, r),
+        sums[r][3] = vfmlalq_lane_high_f16(sums[r][3], high, weights, r)),
+       ...);
+    }
+    (std::make_integer_sequence<int, 4>{});
+  }
+
+  const CachedQueries& work_;
+  const Memory& memory_;
+  float16 *queries_, *weights_;  // (rows, features) and (keys, rows)
+};
+#endif
+
+template <typename T, typename Engine>
+void attend_with(const CachedQueries& work) {
+  const Memory memory(work);
+  const Engine engine(work, memory);
+  const Softmax& softmax = memory.softmax;
+  const std::int64_t count = work.count, n = work.features, rows = memory.rows, width = memory.width;
+  float *const scores = memory.scores, *const out = memory.out;
   std::int64_t last_first = 0, first_last = work.end;
   for (std::int64_t r = 0; r < rows; ++r) {
     softmax.largest[r] = nothing;
     softmax.total[r] = 0;
-    for (std::int64_t f = 0; f < n; ++f) queries[f * rows + r] = r < count ? work.rows[r].query[f] : 0.0f;
   }
   for (std::int64_t r = 0; r < count; ++r) {
     last_first = work.rows[r].first > last_first ? work.rows[r].first : last_first;
     first_last = work.rows[r].last < first_last ? work.rows[r].last : first_last;
   }
   for (std::int64_t i = 0; i < rows * width; ++i) out[i] = 0;
-  if (n < width)
-    for (std::int64_t i = 0; i < most * width; ++i) numbers[i] = 0;
 
-  const auto first_of = [&](std::int64_t position) HEARTH_LAMBDA {
-    return (work.pages[position / work.page] * work.page + position % work.page) * work.slot_stride;
-  };
-  // Rows of a group lie far apart, so that the machine does not see what comes next: while a block is
-  // widened, the one after it, from `next` on, is fetched.
-  const auto widen_block = [&](const void* data, const float16* scales, std::int64_t begin, std::int64_t keys,
-                               const void* next_data, std::int64_t next) {
-    for (std::int64_t j = 0; j < keys; ++j) {
-      if (next + j < work.end) {
-        const T* row = static_cast<const T*>(next_data) + first_of(next + j);
-        for (std::int64_t i = 0; i < n; i += 64 / static_cast<std::int64_t>(sizeof(T)))
-          __builtin_prefetch(row + i);
-      }
-      const std::int64_t first = first_of(begin + j);
-      widen_row(static_cast<const T*>(data) + first, scales == nullptr ? nullptr : scales + first / 32,
-                numbers + j * width, n);
-    }
-  };
-  for (std::int64_t begin = work.first; begin < work.end; begin += most) {
-    const std::int64_t keys = work.end - begin < most ? work.end - begin : most;
-    widen_block(work.keys, work.key_scales, begin, keys, work.values, begin);
-    multiply({.left = numbers,
-              .row_stride = width,
-              .term_stride = 1,
-              .right = queries,
-              .right_stride = rows,
-              .terms = n,
-              .out = scores,
-              .out_stride = rows,
-              .adds = false},
-             keys, rows);
+  Block<T> block(work, work.first);
+  for (std::int64_t begin = work.first; begin < work.end; begin += most_keys) {
+    const std::int64_t keys = block.count;
+    const Block<T> next(work, begin + most_keys);
+    engine.score(block);
     if (work.soft_cap > 0)
       for (std::int64_t i = 0; i < keys * rows; ++i)
         scores[i] = work.soft_cap * std::tanh(scores[i] / work.soft_cap);
@@ -216,17 +397,8 @@ void attend(const CachedQueries& work) {
         float* row = out + r * width;
         map(row, width, [=]<typename V>(std::int64_t i) HEARTH_LAMBDA { return load<V>(row + i) * change; });
       }
-    widen_block(work.values, work.value_scales, begin, keys, work.keys, begin + most);
-    multiply({.left = scores,
-              .row_stride = 1,
-              .term_stride = rows,
-              .right = numbers,
-              .right_stride = width,
-              .terms = keys,
-              .out = out,
-              .out_stride = width,
-              .adds = true},
-             count, width);
+    engine.add(block, next);
+    block = next;
   }
   for (std::int64_t r = 0; r < count; ++r) {
     const float* row = out + r * width;
@@ -234,6 +406,15 @@ void attend(const CachedQueries& work) {
     map(work.rows[r].out, n,
         [=]<typename V>(std::int64_t i) HEARTH_LAMBDA { return load<V>(row + i) * share; });
   }
+}
+
+template <typename T>
+void attend(const CachedQueries& work) {
+#if defined(__ARM_FEATURE_FP16_FML)
+  if constexpr (std::is_same_v<T, float16>)
+    if (Halves::fits(work)) return attend_with<T, Halves>(work);
+#endif
+  attend_with<T, Widened<T>>(work);
 }
 
 }  // namespace
