@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <numeric>
 
 #include "base/block_formats.h"
 #include "base/thread_pool.h"
@@ -221,12 +222,16 @@ class BlockProduct {
     const RepackedKernels& kernels = repacked_kernels();
     const std::size_t index = repacked_index(format_);
     const std::int64_t row_bytes = depth_ * kernels.rounded_bytes[index] / 256;
-    const Scratch memory(rows_ * row_bytes / static_cast<std::int64_t>(sizeof(float)));
-    char* const rounded = reinterpret_cast<char*>(memory.data());
-    const std::int64_t grain = std::max<std::int64_t>(1, 16384 / depth_);
-    parallel_for(rows_, grain, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t r = begin; r < end; ++r)
-        kernels.round[index](x + r * depth_, rounded + r * row_bytes, depth_);
+    // Where x begins matters: shortly before a multiple of 1024, two threads of a Neoverse-V1 read 50 instead
+    // of 55 GB/s of 2048 rows of q4_k.
+    constexpr std::int64_t alignment = 1024;
+    const Scratch memory((rows_ * row_bytes + alignment) / static_cast<std::int64_t>(sizeof(float)));
+    char* const rounded = reinterpret_cast<char*>(
+        (reinterpret_cast<std::uintptr_t>(memory.data()) + alignment - 1) / alignment * alignment);
+    const std::int64_t unit = std::gcd(depth_, std::int64_t{256});  // whole blocks
+    parallel_for(rows_ * depth_ / unit, 4096 / unit, [&](std::int64_t begin, std::int64_t end) {
+      kernels.round[index](x + begin * unit, rounded + begin * unit * kernels.rounded_bytes[index] / 256,
+                           (end - begin) * unit);
     });
     const RepackedMatrix matrix = repacked_matrix(weights, columns_, depth_);
     const auto with = [&](RepackedKernels::MultiplyRows multiply_rows) {
