@@ -20,9 +20,11 @@ class GpuStreamedProducts : public GpuComparison {
     std::int64_t rows, columns, depth;
     unsigned blocks, parts;  // parts: waves that share columns
   };
+  static constexpr int few_slots = 2, more_slots = 3;  // of a wave
 
   // `work`: the type that has a wave's columns; `weights`: what it is made of; `prepare`: of x, into `held`.
-  static std::string text(std::string_view work, std::string_view weights, std::string_view prepare) {
+  static std::string text(std::string_view work, std::string_view weights, std::string_view prepare,
+                          int slots) {
     return fmt::format(
         "#include \"streamed.h\"\n"
         "using namespace quantised;\n"
@@ -33,11 +35,14 @@ class GpuStreamedProducts : public GpuComparison {
         "  DEVICE void operator()(i64 row, i64 column, const Packet<f32, 1>& sum) const {{\n"
         "    out[row * columns + column] = sum.element[0];\n"
         "  }}\n"
+        "  DEVICE void operator()(i64 row, i64 column, const gemm::Pair<f32, 1>& sums) const {{\n"
+        "    out[row * columns + column] = sums.left.element[0] + 3 * sums.right.element[0];\n"
+        "  }}\n"
         "}};\n"
         "using Work = {0};\n"
         "KERNEL_OF({1}) void streamed_product(const u8* data, u64 count, const f32* x, f32* out, u32 rows,\n"
         "                                    u32 columns, u32 depth, u32 parts) {{\n"
-        "  constexpr int slots = 2;\n"
+        "  constexpr int slots = {4};\n"
         "  u8* const held = launched_shared<u8>() + {1} / WAVE * slots * Work::slot_bytes;\n"
         "  const Operand<f32, true> operand{{x, depth, 1, rows, depth}};\n"
         "  {2}\n"
@@ -48,39 +53,42 @@ class GpuStreamedProducts : public GpuComparison {
         "    return 1.0f;\n"
         "  }}, Plain{{out, columns}});\n"
         "}}\n",
-        work, threads, weights, prepare);
+        work, threads, weights, prepare, slots);
   }
-  static std::string text(DType format, std::int64_t most_rows) {
+  static std::string text(DType format, std::int64_t most_rows, int slots,
+                          std::string_view pairing = "Neighbours<2>") {
     if (!is_quantised(format)) {
       const std::string_view type = dtype_name(format);
       return text(
-          fmt::format("streamed::HalfPortions<{}, true, {}, Neighbours<2>, {}>", type, most_rows, threads),
+          fmt::format("streamed::HalfPortions<{}, true, {}, {}, {}>", type, most_rows, pairing, threads),
           fmt::format("f32* const numbers = reinterpret_cast<f32*>(held);\n"
                       "  const Work work(reinterpret_cast<const {}*>(data), depth, numbers, rows, columns, "
                       "depth, parts);",
                       type),
-          "streamed::place_rows(operand, prepare, numbers)");
+          "streamed::place_rows(operand, prepare, numbers)", slots);
     }
     std::string planes;
     for (const std::size_t size : gpu::plane_sizes(format)) planes += fmt::format(", {}", size);
     const int pairs = storage_bytes(format, 2048) <= 1280 ? 2 : 1;
     return text(
-        fmt::format("streamed::BlockPortions<quantised::{}, {}, Neighbours<2>, {}, {}{}>", dtype_name(format),
-                    most_rows, threads, pairs, planes),
+        fmt::format("streamed::BlockPortions<quantised::{}, {}, {}, {}, {}{}>", dtype_name(format), most_rows,
+                    pairing, threads, pairs, planes),
         "u8* const q = held;\n"
         "  Rounding* const roundings = reinterpret_cast<Rounding*>(q + rows * depth);\n"
         "  const Blocks blocks{data, count};\n"
         "  const Work work(blocks, q, roundings, rows, columns, depth, parts);",
         fmt::format("round_rows<quantised::{}>(operand, prepare, q, roundings, threadIdx.x, blockDim.x)",
-                    dtype_name(format)));
+                    dtype_name(format)),
+        slots);
   }
 
   // As other kernels multiply what is rounded in the same way.
-  static void check(DType format, std::int64_t most_rows, const std::vector<Sizes>& all) {
+  static void check(DType format, std::int64_t most_rows, const std::vector<Sizes>& all,
+                    int slots = few_slots) {
     for (const Device device : gpus()) {
       const std::string chip = device_info(device).architecture;
       if (chip.starts_with("sm_") && chip < "sm_80" && chip.size() == 5) continue;  // has no such copies
-      const GpuKernel kernel = compile_kernel(text(format, most_rows), "streamed_product", device);
+      const GpuKernel kernel = compile_kernel(text(format, most_rows, slots), "streamed_product", device);
       for (const Sizes& s : all) {
         const Tensor numbers = randn({s.columns, s.depth});
         const Tensor weight =
@@ -115,6 +123,51 @@ TEST_F(GpuStreamedProducts, OfEachFormat) {
 TEST_F(GpuStreamedProducts, OfSeveralRows) {
   for (const DType format : {DType::q4_0, DType::q8_0, DType::q4_k, DType::bf16})
     check(format, 4, {{3, 9, 2048, 2, 1}, {4, 6, 1024, 1, 2}});
+}
+TEST_F(GpuStreamedProducts, OfMoreSlots) {
+  for (const DType format : {DType::q8_0, DType::bf16})
+    check(format, 1, {{1, 21, 3072, 2, 1}, {1, 14, 3072, 1, 2}}, more_slots);
+}
+// Results of two rows of the weights each: left + 3 right.
+TEST_F(GpuStreamedProducts, OfPairs) {
+  const std::uint32_t rows = 1, columns = 20, depth = 2048, parts = 1;
+  struct Pairing {
+    std::string_view type;
+    std::int64_t (*left)(std::int64_t);
+    std::int64_t apart;
+  };
+  const Pairing pairings[] = {
+      {"LeftAndRight", [](std::int64_t c) { return c; }, columns},
+      {"Turned<4, true>", [](std::int64_t c) { return 2 * c; }, 1},
+      {"Turned<4, false>", [](std::int64_t c) { return c / 4 * 8 + c % 4; }, 4},
+  };
+  for (const Device device : gpus()) {
+    const std::string chip = device_info(device).architecture;
+    if (chip.starts_with("sm_") && chip < "sm_80" && chip.size() == 5) continue;  // has no such copies
+    for (const DType format : {DType::q4_0, DType::q4_k, DType::bf16})
+      for (const Pairing& pairing : pairings) {
+        const GpuKernel kernel =
+            compile_kernel(text(format, 1, few_slots, pairing.type), "streamed_product", device);
+        const Tensor numbers = randn({2 * columns, depth});
+        const Tensor weight =
+            (is_quantised(format) ? quantise(numbers, format) : numbers.to(format)).to(device).eval();
+        const Tensor x = randn({rows, depth}).to(device).eval();
+        const Tensor out = full({rows, columns}, NAN).to(device).eval();
+        const std::uint64_t blocks = is_quantised(format) ? weight.nbytes() / block_bytes(format) : 0;
+        kernel.launch({.blocks = {3}, .threads = {threads}, .shared_bytes = 40 << 10}, weight, blocks, x, out,
+                      rows, columns, depth, parts);
+        const Tensor product = is_quantised(format) ? quantised_matmul(x, weight)
+                                                    : matmul(x, weight.to(DType::f32).transpose(0, 1));
+        const auto all = product.to(Device{}).to_vector<float>(), got = out.to(Device{}).to_vector<float>();
+        for (std::int64_t c = 0; c < columns; ++c) {
+          const std::int64_t left = pairing.left(c);
+          const float expected =
+              all[static_cast<std::size_t>(left)] + 3 * all[static_cast<std::size_t>(left + pairing.apart)];
+          EXPECT_NEAR(got[static_cast<std::size_t>(c)], expected, 1e-2)
+              << dtype_name(format) << " " << pairing.type << " " << c << " on " << to_string(device);
+        }
+      }
+  }
 }
 
 }  // namespace

@@ -337,6 +337,7 @@ TEST_F(CachedAttention, AChunkOfAPrompt) {
 TEST_F(CachedAttention, WindowAndSoftCap) {
   check({4, 2, 16, 8, 8}, {{0, 1, 2, 3, 4, 5, 6}}, {{0, 50}, {0, 3}, {0, 9}}, DType::f32, 10, 0, 1e-5);
   check({4, 2, 16, 8, 8}, {{0, 1, 2, 3, 4, 5, 6}}, {{0, 50}, {0, 3}}, DType::f32, 0, 0.5, 1e-5);
+  check({4, 2, 16, 8, 8}, {{0, 1, 2, 3, 4, 5, 6}}, {{0, 50}, {0, 3}, {0, 9}}, DType::f16, 10, 0.5, 2e-3);
 }
 TEST_F(CachedAttention, HalvesAndManyKeys) {
   std::vector<std::int64_t> pages;

@@ -29,7 +29,8 @@ struct RepackedKernels {
                                         std::int64_t quad);
   // A row as numbers.
   void (*dequantise[repacked_format_count])(const RepackedMatrix& matrix, std::int64_t row, float* out);
-  // A row of x as the products take it, rounded to 8 bits; and how many bytes of that 256 elements become.
+  // x as the products take it, rounded to 8 bits, whole blocks of one row or of several; and how many bytes
+  // of that 256 elements become.
   void (*round[repacked_format_count])(const float* x, void* out, std::int64_t count);
   std::int64_t rounded_bytes[repacked_format_count];
   // Products of one rounded row, or of four, with fours [first, first + count) of a matrix: out[r * stride +

@@ -7,8 +7,8 @@
 // Rows are the lanes of 1 and 2, features those of 3, so that nothing is summed across lanes. Queries are
 // transposed once; keys and values are widened a block at a time, for all rows.
 //
-// Where an instruction multiplies f16 and adds the products in f32, keys and values of f16 stay as they are;
-// then queries and weights are rounded to f16, and features are the lanes of 1.
+// Where an instruction multiplies f16 and adds the products in f32, few rows take keys and values of f16 as
+// they are (Halves::fits()); then queries and weights are rounded to f16, and features are the lanes of 1.
 #include "cpu/cached_attention_kernels.h"
 
 #include <cmath>
@@ -202,7 +202,7 @@ class Block {
 
  public:
   std::int64_t count;
-  std::int64_t first[most_keys];  // elements from those of slot 0
+  std::int64_t first[most_keys] = {};  // elements from those of slot 0
 };
 
 // Keys and values as f32.

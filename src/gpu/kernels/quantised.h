@@ -221,19 +221,21 @@ struct Sums {
   f32 of[N];
 };
 
-// Which rows of the weights a wave has at a time for the results from `column` on. PAIRED: they give one
-// result.
+// Which rows of the weights a wave has at a time for the results from `column` on: the first one's row, and
+// how far apart they are. PAIRED: they give one result.
 template <int COUNT>
 struct Neighbours {
   static constexpr int count = COUNT;
   static constexpr bool paired = false;
-  DEVICE static u32 row(u32 column, int c, u32) { return column + c; }
+  DEVICE static u32 row(u32 column) { return column; }
+  DEVICE static u32 apart(u32) { return 1; }
 };
 // One of the left half of the weights and the one of the right half that belongs to it.
 struct LeftAndRight {
   static constexpr int count = 2;
   static constexpr bool paired = true;
-  DEVICE static u32 row(u32 column, int c, u32 columns) { return column + c * columns; }
+  DEVICE static u32 row(u32 column) { return column; }
+  DEVICE static u32 apart(u32 columns) { return columns; }
 };
 // Those that a rope turns into each other, in heads of 2 HALF: side by side, or in different halves of a
 // head.
@@ -241,9 +243,10 @@ template <int HALF, bool INTERLEAVED>
 struct Turned {
   static constexpr int count = 2;
   static constexpr bool paired = true;
-  DEVICE static u32 row(u32 column, int c, u32) {
-    return INTERLEAVED ? 2 * column + c : column / HALF * (2 * HALF) + column % HALF + c * HALF;
+  DEVICE static u32 row(u32 column) {
+    return INTERLEAVED ? 2 * column : column / HALF * (2 * HALF) + column % HALF;
   }
+  DEVICE static u32 apart(u32) { return INTERLEAVED ? 1 : HALF; }
 };
 
 // What a wave has at a time. Several waves may share it, each with a part of K.
@@ -272,10 +275,9 @@ struct WaveColumns {
 
   // Which row of the weights has number `c` of the columns from `column` on, or the last one.
   DEVICE u32 weight_row(u32 column, int c) const {
-    if constexpr (Pairing::paired)
-      return Pairing::row(column < columns ? column : columns - 1, c, columns);
-    else
-      return Pairing::row(column, c, columns) < columns ? Pairing::row(column, c, columns) : columns - 1;
+    if (Pairing::paired && column >= columns) column = columns - 1;
+    const u32 row = Pairing::row(column) + c * Pairing::apart(columns);
+    return Pairing::paired || row < columns ? row : columns - 1;
   }
 
   // `factor`: of row lane() / side.

@@ -68,7 +68,8 @@ struct GroupTile {
       const u32 place = own_place() + 8 * l;
       const u32 wanted = first_column + place % columns, last = (u32)shape.columns - 1;
       const u32 column = wanted < last ? wanted : last;
-      const u32 weights = sides == 1 ? column : Pairing::row(column, (int)(place / columns), last + 1);
+      const u32 weights =
+          sides == 1 ? column : Pairing::row(column) + place / columns * Pairing::apart(last + 1);
       at[l] = (u64)weights * (in_row / pairs_in_block) + (first * chunk_pairs + own) / pairs_in_block;
     }
     left = (i32)(in_row - first * chunk_pairs - own);

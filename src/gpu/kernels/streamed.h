@@ -99,20 +99,18 @@ struct BlockPortions : quantised::WaveColumns<ROWS, Pairing, THREADS> {
   }
 
   struct Cursor {
-    u32 row[columns_at_once];  // the first block
+    u32 row;  // the first one's; where the other is follows from it, which takes a register less
   };
-  DEVICE Cursor cursor(u32 column) const {
-    const u32 blocks_in_row = in_row / pairs_in_block;
-    return {{this->weight_row(column, 0) * blocks_in_row, this->weight_row(column, 1) * blocks_in_row}};
-  }
+  DEVICE Cursor cursor(u32 column) const { return {this->weight_row(column, 0)}; }
 
   DEVICE void copy(u32 slot, const Cursor& cursor, u32 number) const {
-    const u32 first = number * blocks_in_portion, left = in_row / pairs_in_block - first;
-    const u32 count = left < blocks_in_portion ? left : blocks_in_portion;
+    const u32 blocks_in_row = in_row / pairs_in_block, first = number * blocks_in_portion;
+    const u32 left = blocks_in_row - first, count = left < blocks_in_portion ? left : blocks_in_portion;
 #pragma unroll
     for (int c = 0; c < columns_at_once; ++c) {
-      u32 before = 0;
-      (copy_plane<PLANES>(slot + c * column_bytes, cursor.row[c] + first, count, before), ...);
+      u32 row = cursor.row + c * Pairing::apart(this->columns), before = 0;
+      if (!Pairing::paired && row >= this->columns) row = this->columns - 1;
+      (copy_plane<PLANES>(slot + c * column_bytes, row * blocks_in_row + first, count, before), ...);
     }
   }
 
@@ -326,6 +324,9 @@ class Stream {
 template <int SLOTS, class Work, class Prepare, class Finish>
 DEVICE void multiply(const Work& work, u8* shared, Prepare prepare, Finish finish) {
   Stream<Work, SLOTS> stream(work, shared);
+  // Of two slots one is under way before x is looked for, of more all: the kernel before may have to wait for
+  // these copies.
+  constexpr int still_empty = SLOTS == 2 ? 1 : 0;
   u32 column = work.first, portion = work.part;
   int slot = 0, empty = SLOTS;
   f32 factor = 1;
@@ -341,7 +342,7 @@ DEVICE void multiply(const Work& work, u8* shared, Prepare prepare, Finish finis
     stream.fill(slot);
     slot = slot + 1 == SLOTS ? 0 : slot + 1;
     if (empty > 0) {
-      if (--empty == 0) factor = prepare();
+      if (--empty == still_empty) factor = prepare();
       continue;
     }
     portion += work.parts;
