@@ -177,12 +177,13 @@ struct Memory {
   static std::int64_t whole(std::int64_t n) { return (n + lanes - 1) / lanes * lanes; }
 };
 
-// Where the keys of a block are.
-template <typename T>
-class Block {
- public:
+// Where the keys and values from `begin` on are: elements from those of slot 0.
+struct Block {
+  std::int64_t count;
+  std::int64_t first[most_keys] = {};
+
   Block(const CachedQueries& work, std::int64_t begin)
-      : features_(work.features), count(work.end - begin < most_keys ? work.end - begin : most_keys) {
+      : count(work.end - begin < most_keys ? work.end - begin : most_keys) {
     for (std::int64_t j = 0, position = begin; j < count;) {
       std::int64_t slot = work.pages[position / work.page] * work.page + position % work.page;
       for (std::int64_t left = work.page - position % work.page; left > 0 && j < count;
@@ -190,19 +191,6 @@ class Block {
         first[j] = slot * work.slot_stride;
     }
   }
-  void fetch(const void* data, std::int64_t j) const {
-    if (j >= count) return;
-    const T* row = static_cast<const T*>(data) + first[j];
-    for (std::int64_t i = 0; i < features_; i += 64 / static_cast<std::int64_t>(sizeof(T)))
-      __builtin_prefetch(row + i);
-  }
-
- private:
-  std::int64_t features_;
-
- public:
-  std::int64_t count;
-  std::int64_t first[most_keys] = {};  // elements from those of slot 0
 };
 
 // Keys and values as f32.
@@ -217,7 +205,7 @@ class Widened {
       for (std::int64_t i = 0; i < most_keys * memory.width; ++i) memory.numbers[i] = 0;
   }
 
-  void score(const Block<T>& block) const {
+  void score(const Block& block) const {
     widen_block(block, work_.keys, work_.key_scales, block, work_.values);
     multiply({.left = memory_.numbers,
               .row_stride = memory_.width,
@@ -231,7 +219,7 @@ class Widened {
              block.count, memory_.rows);
   }
 
-  void add(const Block<T>& block, const Block<T>& next) const {
+  void add(const Block& block, const Block& next) const {
     widen_block(block, work_.values, work_.value_scales, next, work_.keys);
     multiply({.left = memory_.scores,
               .row_stride = 1,
@@ -248,14 +236,18 @@ class Widened {
  private:
   // Rows of a group lie far apart, so that the machine does not see what comes next: while a block is
   // widened, the one after it is fetched.
-  void widen_block(const Block<T>& block, const void* data, const float16* scales, const Block<T>& next,
+  void widen_block(const Block& block, const void* data, const float16* scales, const Block& next,
                    const void* next_data) const {
     for (std::int64_t j = 0; j < block.count; ++j) {
-      next.fetch(next_data, j);
+      if (j < next.count) fetch(static_cast<const T*>(next_data) + next.first[j]);
       widen_row(static_cast<const T*>(data) + block.first[j],
                 scales == nullptr ? nullptr : scales + block.first[j] / 32,
                 memory_.numbers + j * memory_.width, work_.features);
     }
+  }
+  void fetch(const T* row) const {
+    for (std::int64_t i = 0; i < work_.features; i += 64 / static_cast<std::int64_t>(sizeof(T)))
+      __builtin_prefetch(row + i);
   }
 
   const CachedQueries& work_;
@@ -288,7 +280,7 @@ class Halves {
         for (std::int64_t f = 0; f < work.features; ++f) queries_[r * work.features + f] = float16(0.0f);
   }
 
-  void score(const Block<float16>& block) const {
+  void score(const Block& block) const {
     const auto* keys = static_cast<const float16*>(work_.keys);
     for (std::int64_t j = 0; j < block.count; j += 4) {
       const float16* key[4];
@@ -298,7 +290,7 @@ class Halves {
     }
   }
 
-  void add(const Block<float16>& block, const Block<float16>&) const {
+  void add(const Block& block, const Block&) const {
     const auto* values = static_cast<const float16*>(work_.values);
     const std::int64_t rows = memory_.rows;
     narrow(memory_.scores, weights_, block.count * rows);
@@ -331,7 +323,7 @@ class Halves {
   }
 
   // Four rows and sixteen features.
-  HEARTH_INLINE void add_tile(const Block<float16>& block, const float16* values, const float16* weights,
+  HEARTH_INLINE void add_tile(const Block& block, const float16* values, const float16* weights,
                               float* out) const {
     float32x4_t sums[4][4];
 #pragma GCC unroll 4
@@ -364,7 +356,7 @@ class Halves {
 };
 #endif
 
-template <typename T, typename Engine>
+template <typename Engine>
 void attend_with(const CachedQueries& work) {
   const Memory memory(work);
   const Engine engine(work, memory);
@@ -382,10 +374,10 @@ void attend_with(const CachedQueries& work) {
   }
   for (std::int64_t i = 0; i < rows * width; ++i) out[i] = 0;
 
-  Block<T> block(work, work.first);
+  Block block(work, work.first);
   for (std::int64_t begin = work.first; begin < work.end; begin += most_keys) {
     const std::int64_t keys = block.count;
-    const Block<T> next(work, begin + most_keys);
+    const Block next(work, begin + most_keys);
     engine.score(block);
     if (work.soft_cap > 0)
       for (std::int64_t i = 0; i < keys * rows; ++i)
@@ -412,9 +404,9 @@ template <typename T>
 void attend(const CachedQueries& work) {
 #if defined(__ARM_FEATURE_FP16_FML)
   if constexpr (std::is_same_v<T, float16>)
-    if (Halves::fits(work)) return attend_with<T, Halves>(work);
+    if (Halves::fits(work)) return attend_with<Halves>(work);
 #endif
-  attend_with<T, Widened<T>>(work);
+  attend_with<Widened<T>>(work);
 }
 
 }  // namespace

@@ -324,8 +324,8 @@ class Stream {
 template <int SLOTS, class Work, class Prepare, class Finish>
 DEVICE void multiply(const Work& work, u8* shared, Prepare prepare, Finish finish) {
   Stream<Work, SLOTS> stream(work, shared);
-  // Of two slots one is under way before x is looked for, of more all: the kernel before may have to wait for
-  // these copies.
+  // Of two slots one is under way before x is looked for, of more all: on an H200, tokens of q4_k were 2 %
+  // faster so, and of q8_0, which mostly has three, 1 % slower.
   constexpr int still_empty = SLOTS == 2 ? 1 : 0;
   u32 column = work.first, portion = work.part;
   int slot = 0, empty = SLOTS;
