@@ -331,6 +331,50 @@ TEST(Eval, ViewsShareMemory) {
   EXPECT_EQ(y.to_vector<int>(), (std::vector<int>{1, 7, 13, 19, 3, 9, 15, 21}));
 }
 
+// Expressions run in pieces, of which some lie in memory as they are needed and others do not.
+TEST(Eval, OperandsOfAnyLayoutAreReadAndLeftAlone) {
+  constexpr std::int64_t a = 7, b = 301, c = 65;
+  const Shape shape{a, b, c};
+  manual_seed(3);
+  for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::i32, DType::i64, DType::u8}) {
+    // Small numbers: sums and products are exact, in whatever order.
+    const auto numbers = [&](const Shape& of) { return randint(0, 4, of, DType::i64).to(dtype).eval(); };
+    const std::vector<Tensor> bases = {numbers(shape),         numbers({b, c}),        numbers({a, 1, c}),
+                                       numbers({a, b, 1}),     numbers({a, b, c + 9}), numbers({a, b + 3, c}),
+                                       numbers({a, b, 2 * c}), numbers({c, b, a})};
+    const auto views_of = [&] {
+      return std::vector<Tensor>{bases[0],
+                                 bases[1],
+                                 bases[2],
+                                 bases[3],
+                                 narrow(bases[4], 2, 4, c),
+                                 narrow(bases[5], 1, 1, b),
+                                 bases[6].slice({{}, {}, {1, 2 * c, 2}}),
+                                 permute(bases[7], {2, 1, 0})};
+    };
+    std::vector<std::vector<double>> before;
+    for (const Tensor& base : bases) before.push_back(base.to(DType::f64).to_vector<double>());
+    const auto views = views_of();
+    std::vector<Tensor> dense;
+    for (const Tensor& view : views) dense.push_back(copy(broadcast_to(view, shape)).eval());
+    for (std::size_t i = 0; i < views.size(); ++i)
+      for (std::size_t j = 0; j < views.size(); ++j) {
+        const Tensor &x = views[i], &y = views[j], &z = views[(i + j) % views.size()];
+        const Tensor &p = dense[i], &q = dense[j], &r = dense[(i + j) % views.size()];
+        const auto same = [](const Tensor& got, const Tensor& wanted) {
+          return all(got == wanted).item<bool>();
+        };
+        EXPECT_TRUE(same((x + y * z).eval(), (p + q * r).eval()))
+            << dtype_name(dtype) << " " << i << " " << j;
+        for (const Axes& axes : {Axes{2}, Axes{0}, Axes{1}})
+          EXPECT_TRUE(same(sum(broadcast_to(x * y, shape), axes).eval(), sum(p * q, axes).eval()))
+              << dtype_name(dtype) << " " << i << " " << j << " over " << axes[0];
+      }
+    for (std::size_t i = 0; i < bases.size(); ++i)
+      EXPECT_EQ(bases[i].to(DType::f64).to_vector<double>(), before[i]) << dtype_name(dtype) << " " << i;
+  }
+}
+
 TEST(Eval, ConstantsAreFilledWhereMemoryIsNeeded) {
   EXPECT_EQ(matmul(ones({2, 3}), full({3, 2}, 2.0)).to_vector<float>(), (std::vector<float>{6, 6, 6, 6}));
   EXPECT_EQ(zeros({0, 3}).to_vector<float>().size(), 0u);

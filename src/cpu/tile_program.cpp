@@ -352,6 +352,7 @@ TileProgram::Workspace::Workspace(const TileProgram& program, const Number* numb
     registers_[i] = next;
     next += program.register_bytes(i);
   }
+  for (const Input& input : program.inputs_) gathered_.push_back(registers_[input.raw]);
   std::size_t number = 0;
   for (std::size_t i = 0; i < program.constants_.size(); ++i) {
     const auto& constant = program.constants_[i];
@@ -392,7 +393,7 @@ void TileProgram::set_input(Workspace& workspace, std::size_t i, const void* ele
 
 void TileProgram::set_strided(Workspace& workspace, std::size_t i, const void* elements, std::int64_t stride,
                               std::int64_t n) const {
-  void* raw = workspace.registers_[inputs_[i].raw];
+  void* raw = workspace.gathered_[i];
   dispatch_size(inputs_[i].dtype, [&]<typename T>(std::type_identity<T>) {
     copy_run(static_cast<T*>(raw), static_cast<const T*>(elements), stride, n);
   });
@@ -417,7 +418,7 @@ void TileProgram::read_input(Workspace& workspace, std::size_t i, const TileSour
   } else if (source.side_by_side(start, n)) {
     set_input(workspace, i, source.element(base, start), n);
   } else {
-    void* raw = workspace.registers_[inputs_[i].raw];
+    void* raw = workspace.gathered_[i];
     source.gather(base, start, n, raw);
     set_input(workspace, i, raw, n);
   }

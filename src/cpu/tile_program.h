@@ -77,7 +77,8 @@ class TileProgram {
     friend class TileProgram;
     Scratch memory_;
     SmallVector<void*, 16> registers_;
-    SmallVector<bool, 16> loaded_;  // inputs that are the same for all tiles, once loaded
+    SmallVector<void*, 16> gathered_;  // of each input: its raw tile, wherever the register points by now
+    SmallVector<bool, 16> loaded_;     // inputs that are the same for all tiles, once loaded
   };
 
   std::int64_t tile_length() const { return tile_length_; }
