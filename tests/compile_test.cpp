@@ -155,6 +155,50 @@ TEST(Compile, RandomNumbersGoOnAsInEagerCode) {
   EXPECT_NE(eager[0], eager[1]);
 }
 
+TEST(Compile, GeneratorsOfTheFunctionItselfStartAnewEachTime) {
+  const auto f = [](const std::vector<Tensor>& in) {
+    Generator own(7);
+    return std::vector<Tensor>{in[0] + rand({4}, DType::f32, own) + rand({4}, DType::f32, own)};
+  };
+  Compiled compiled = compile(f);
+  const Tensor x = zeros({4}).eval();
+  const auto expected = f({x})[0].to_vector<float>();
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(compiled({x})[0].to_vector<float>(), expected) << i;
+}
+
+TEST(Compile, AGeneratorMayGoAwayBeforeTheFunction) {
+  auto generator = std::make_unique<Generator>(7);
+  Compiled compiled = compile([&](const std::vector<Tensor>& in) {
+    return std::vector<Tensor>{in[0] + rand({4}, DType::f32, *generator)};
+  });
+  const Tensor x = zeros({4}).eval();
+  compiled({x});
+  generator.reset();
+  Generator same(7);
+  rand({4}, DType::f32, same);
+  EXPECT_EQ(compiled({x})[0].to_vector<float>(), rand({4}, DType::f32, same).to_vector<float>());
+}
+
+TEST(Compile, AFunctionThatThrowsHasChangedNothing) {
+  Tensor w = tensor<float>({1, 2, 3}), v = tensor<float>({2}).requires_grad_();
+  sum(v * v).backward();
+  bool fails = true;
+  Compiled step = compile([&](const std::vector<Tensor>& in) {
+    w.assign(w + in[0]);
+    sum(v * 5.0).backward();
+    if (fails) throw std::runtime_error("no");
+    return std::vector<Tensor>{};
+  });
+  const Tensor one = ones({3}).eval();
+  EXPECT_THROW(step({one}), std::runtime_error);
+  EXPECT_EQ(w.to_vector<float>(), (std::vector<float>{1, 2, 3}));
+  EXPECT_EQ(v.grad().to_vector<float>(), (std::vector<float>{4}));
+  fails = false;
+  step({one});
+  EXPECT_EQ(w.to_vector<float>(), (std::vector<float>{2, 3, 4}));
+  EXPECT_EQ(v.grad().to_vector<float>(), (std::vector<float>{9}));
+}
+
 TEST(Compile, AskingForAValueWhileTracingIsAnError) {
   Compiled f = compile([](const std::vector<Tensor>& a) {
     if (a[0].item() > 0) return std::vector<Tensor>{a[0]};

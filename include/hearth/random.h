@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <mutex>
 
 #include "hearth/tensor.h"
@@ -12,23 +13,37 @@ namespace hearth {
 // A stream of random numbers: a seed and how many blocks have been drawn. Safe from any thread.
 class Generator {
  public:
-  explicit Generator(std::uint64_t seed);
-  Generator(const Generator&) = delete;
-  Generator& operator=(const Generator&) = delete;
-
   struct State {
     std::uint64_t seed = 0;
     std::uint64_t offset = 0;
   };
-  State state() const;
-  void set_state(State state);
+
+  explicit Generator(std::uint64_t seed) : stream_(std::make_shared<Stream>(State{seed, 0})) {}
+  Generator(const Generator&) = delete;
+  Generator& operator=(const Generator&) = delete;
+
+  State state() const { return stream_->state(); }
+  void set_state(State state) { stream_->set_state(state); }
   void seed(std::uint64_t seed) { set_state({seed, 0}); }
   // Draws `count` blocks of four 32-bit numbers; returns the state before.
-  State reserve(std::uint64_t count);
+  State reserve(std::uint64_t count) { return stream_->reserve(count); }
+
+  // What a compiled function keeps of a generator, which may go away before it.
+  class Stream {
+   public:
+    explicit Stream(State state) : state_(state) {}
+    State state() const;
+    void set_state(State state);
+    State reserve(std::uint64_t count);
+
+   private:
+    mutable std::mutex mutex_;
+    State state_;
+  };
+  const std::shared_ptr<Stream>& stream() const { return stream_; }
 
  private:
-  mutable std::mutex mutex_;
-  State state_;
+  std::shared_ptr<Stream> stream_;
 };
 
 // The generator used where none is given. Seeded with 0 at start.

@@ -108,7 +108,7 @@ struct Compilation {
   std::vector<LeafSource> leaves;
   std::vector<NumberSource> numbers;
   struct Source {
-    Generator* generator;
+    std::shared_ptr<Generator::Stream> stream;
     std::uint64_t blocks;
   };
   std::vector<Source> generators;
@@ -138,6 +138,22 @@ Hash128 signature(const std::vector<Tensor>& arguments) {
 
 std::atomic<std::uint32_t> next_trace{1};
 
+// Everything is as before the function was called when this goes away, also if it throws; replay() makes the
+// changes, the first time and every other.
+class Undone {
+ public:
+  explicit Undone(const Trace& trace) : trace_(trace) {}
+  ~Undone() {
+    for (const auto& entry : trace_.assigned) entry.variable->node = entry.before;
+    for (const auto& entry : trace_.gradients) entry.slot->gradient = entry.before;
+  }
+  Undone(const Undone&) = delete;
+  Undone& operator=(const Undone&) = delete;
+
+ private:
+  const Trace& trace_;
+};
+
 }  // namespace
 
 struct Compiled::State {
@@ -166,43 +182,43 @@ std::shared_ptr<Compilation> Compiled::State::trace(const std::vector<Tensor>& a
   trace.device = arguments.empty() ? default_device() : arguments[0].device();
   std::unordered_map<const Node*, std::size_t> argument_of;
 
-  // The arguments are leaves without storage while the function runs.
+  auto compilation = std::make_shared<Compilation>();
   std::vector<Tensor> placeholders;
   std::vector<Tensor> results;
   {
-    TraceScope scope(&trace);
-    for (std::size_t i = 0; i < arguments.size(); ++i) {
-      const Node& given = *arguments[i].variable()->node;
-      NodeRef node(new Node);
-      node->dtype = given.dtype;
-      node->shape = given.shape;
-      node->device = given.device;
-      node->storage.strides = given.storage.strides;
-      node->trace = trace.id;
-      argument_of.emplace(node.get(), i);
-      placeholders.push_back(wrap(std::move(node)));
+    const Undone undone(trace);
+    {
+      TraceScope scope(&trace);
+      // The arguments are leaves without storage while the function runs.
+      for (std::size_t i = 0; i < arguments.size(); ++i) {
+        const Node& given = *arguments[i].variable()->node;
+        NodeRef node(new Node);
+        node->dtype = given.dtype;
+        node->shape = given.shape;
+        node->device = given.device;
+        node->storage.strides = given.storage.strides;
+        node->trace = trace.id;
+        argument_of.emplace(node.get(), i);
+        placeholders.push_back(wrap(std::move(node)));
+      }
+      results = function(placeholders);
     }
-    results = function(placeholders);
-  }
-  ++traces;
-  // One that the function assigned and returns is what it was assigned, not what it goes back to below.
-  for (Tensor& result : results)
-    if (result.defined()) result = wrap(result.variable()->node);
+    ++traces;
+    // One that the function assigned and returns is what it was assigned, not what it goes back to.
+    for (Tensor& result : results)
+      if (result.defined()) result = wrap(result.variable()->node);
 
-  auto compilation = std::make_shared<Compilation>();
-  compilation->returned = results.size();
-  for (const auto& entry : trace.assigned) {
-    compilation->assigned.push_back(entry.variable);
-    results.push_back(wrap(entry.variable->node));
+    compilation->returned = results.size();
+    for (const auto& entry : trace.assigned) {
+      compilation->assigned.push_back(entry.variable);
+      results.push_back(wrap(entry.variable->node));
+    }
+    for (const auto& entry : trace.gradients) {
+      const Tensor& after = entry.slot->gradient;
+      compilation->gradients.push_back({entry.slot, entry.read, entry.before.defined(), after.defined()});
+      if (after.defined()) results.push_back(wrap(after.variable()->node));
+    }
   }
-  for (const auto& entry : trace.gradients) {
-    const Tensor& after = entry.slot->gradient;
-    compilation->gradients.push_back({entry.slot, entry.read, entry.before.defined(), after.defined()});
-    if (after.defined()) results.push_back(wrap(after.variable()->node));
-  }
-  // Everything is as before the call again; replay() makes the changes, this time and every other.
-  for (const auto& entry : trace.assigned) entry.variable->node = entry.before;
-  for (const auto& entry : trace.gradients) entry.slot->gradient = entry.before;
 
   std::lock_guard lock(graph_mutex());
   std::vector<Node*> wanted;
@@ -240,13 +256,21 @@ std::shared_ptr<Compilation> Compiled::State::trace(const std::vector<Tensor>& a
     compilation->leaves.push_back(std::move(source));
   }
 
-  // Random numbers: where each draw began, relative to its generator's first.
+  // Random numbers: where each draw began, relative to its generator's first. Generators that the function
+  // made for itself are gone: it would draw the same again each time.
   std::vector<std::uint64_t> first_offset;
+  const auto source_of = [&](const Trace::Draw& draw) {
+    const auto stream = draw.stream.lock();
+    return stream ? std::find_if(compilation->generators.begin(), compilation->generators.end(),
+                                 [&](const auto& source) { return source.stream == stream; })
+                  : compilation->generators.end();
+  };
   for (const auto& draw : trace.draws) {
-    auto it = std::find_if(compilation->generators.begin(), compilation->generators.end(),
-                           [&](const auto& source) { return source.generator == draw.generator; });
+    auto stream = draw.stream.lock();
+    if (!stream) continue;
+    auto it = source_of(draw);
     if (it == compilation->generators.end()) {
-      compilation->generators.push_back({draw.generator, 0});
+      compilation->generators.push_back({std::move(stream), 0});
       first_offset.push_back(draw.before.offset);
       it = std::prev(compilation->generators.end());
     }
@@ -258,8 +282,8 @@ std::shared_ptr<Compilation> Compiled::State::trace(const std::vector<Tensor>& a
     if (op_kind(graph.ops[planned.node]) == OpKind::random)
       for (const auto& draw : trace.draws)
         if (draw.before.seed == source.number.seed && draw.before.offset == source.number.offset) {
-          const auto it = std::find_if(compilation->generators.begin(), compilation->generators.end(),
-                                       [&](const auto& entry) { return entry.generator == draw.generator; });
+          const auto it = source_of(draw);
+          if (it == compilation->generators.end()) continue;
           source.generator = it - compilation->generators.begin();
           source.number.offset -= first_offset[static_cast<std::size_t>(source.generator)];
           break;
@@ -268,9 +292,10 @@ std::shared_ptr<Compilation> Compiled::State::trace(const std::vector<Tensor>& a
   }
   // The draws of the trace itself are the first run's.
   for (std::size_t i = 0; i < compilation->generators.size(); ++i) {
-    auto state = compilation->generators[i].generator->state();
+    Generator::Stream& stream = *compilation->generators[i].stream;
+    auto state = stream.state();
     state.offset = first_offset[i];
-    compilation->generators[i].generator->set_state(state);
+    stream.set_state(state);
   }
   return compilation;
 }
@@ -322,8 +347,7 @@ std::vector<Tensor> Compiled::State::replay(const Compilation& compilation,
   for (std::uint32_t i = 0; i < compilation.leaves.size(); ++i)
     bindings.leaves.push_back(first_element(leaf_node(i)));
   std::vector<Generator::State> states;
-  for (const auto& source : compilation.generators)
-    states.push_back(source.generator->reserve(source.blocks));
+  for (const auto& source : compilation.generators) states.push_back(source.stream->reserve(source.blocks));
   for (const auto& source : compilation.numbers) {
     Number number = source.number;
     if (source.generator >= 0) {

@@ -19,7 +19,7 @@ Tensor draw(Op op, const Shape& shape, DType dtype, Generator& generator) {
   const auto state = generator.reserve(blocks);
   node.number.seed = state.seed;
   node.number.offset = state.offset;
-  if (Trace* trace = current_trace()) trace->draws.push_back({&generator, state, blocks});
+  if (Trace* trace = current_trace()) trace->draws.push_back({generator.stream(), state, blocks});
   return result;
 }
 
@@ -31,19 +31,17 @@ void check_floating(const Shape& shape, DType dtype, const char* operation) {
 
 }  // namespace
 
-Generator::Generator(std::uint64_t seed) : state_{seed, 0} {}
-
-Generator::State Generator::state() const {
+Generator::State Generator::Stream::state() const {
   std::lock_guard lock(mutex_);
   return state_;
 }
 
-void Generator::set_state(State state) {
+void Generator::Stream::set_state(State state) {
   std::lock_guard lock(mutex_);
   state_ = state;
 }
 
-Generator::State Generator::reserve(std::uint64_t count) {
+Generator::State Generator::Stream::reserve(std::uint64_t count) {
   std::lock_guard lock(mutex_);
   const State before = state_;
   state_.offset += count;
