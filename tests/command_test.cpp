@@ -66,12 +66,27 @@ TEST_F(Command, WhatCannotBeWrittenIsAnError) {
     EXPECT_EQ(run("--help >/dev/full 2>/dev/null; exit $?").status, 1);
   }
   EXPECT_EQ(run("devices >/dev/null; exit $?").status, 0);
-  // The figures come before the file that cannot be made.
-  const Ran bench =
-      run("bench llm --shape tiny --device cpu --lengths 8 -n 2 --repeats 1 --profile /nonexistent/x");
-  EXPECT_EQ(bench.status, 1);
-  EXPECT_NE(bench.output.find("tokens/s"), std::string::npos) << bench.output;
-  EXPECT_NE(bench.errors.find("/nonexistent/x"), std::string::npos) << bench.errors;
+  // Before the work whose results would be lost.
+  for (const char* work :
+       {"bench llm --shape tiny --device cpu --profile /nonexistent/x", "hrm generate -o /nonexistent/x",
+        "imatrix '" HEARTH_MODELS_DIR "/storyteller.gguf' '" HEARTH_MODELS_DIR
+        "/storyteller.gguf' -o /nonexistent/x"}) {
+    const Ran ran = run(work);
+    EXPECT_EQ(ran.status, 1) << work;
+    EXPECT_EQ(ran.output, "") << work;
+    EXPECT_EQ(ran.errors, "hearth: error: cannot write /nonexistent/x: there is no folder /nonexistent\n")
+        << work;
+  }
+}
+
+TEST_F(Command, PuzzlesReplaceAFileOnlyByForce) {
+  const test::TemporaryFolder folder;
+  folder.put("puzzles.csv", "old");
+  const std::string generate = "hrm generate --count 2 -o '" + (folder / "puzzles.csv").string() + "'";
+  EXPECT_EQ(run(generate).status, 1);
+  EXPECT_EQ(std::filesystem::file_size(folder / "puzzles.csv"), 3u);
+  EXPECT_EQ(run(generate + " --force").status, 0);
+  EXPECT_GT(std::filesystem::file_size(folder / "puzzles.csv"), 100u);
 }
 
 // What is said to whoever watches may be lost, and nothing else with it.
@@ -99,6 +114,10 @@ TEST_F(Command, TakesAPromptInWords) {
   EXPECT_TRUE(
       run(model + "'[INST] hi, you [/INST]' -n 2" + rest).output.starts_with("[INST] hi, you [/INST]"));
   EXPECT_EQ(run(model + "Once upon --unknown" + rest).status, 2);
+  EXPECT_TRUE(run(model + "-n 2" + rest + " -- -hello -- you").output.starts_with("-hello -- you"));
+  const std::string told = run(model + "'Once upon a time' -n 2" + rest).output;
+  for (const std::string from : {"", " -"})
+    EXPECT_EQ(run(model + from + " -n 2" + rest, "echo Once upon a time | ").output, told) << from;
   const Ran stopped = run(model + "'Once upon a time' --stop '[x]' --stop ' there' -n 20" + rest);
   EXPECT_EQ(stopped.output, "Once upon a time,\n") << stopped.errors;
 }
@@ -146,6 +165,23 @@ TEST_F(Command, ChatForgetsAMessageThatCannotBeAnswered) {
   EXPECT_NE(talk.output.find("generated 2"), std::string::npos) << talk.output;
 }
 #endif
+
+TEST_F(Command, ChatForgetsTheOldestMessagesWhereItMay) {
+  const test::TemporaryFolder folder;
+  std::ofstream(folder / "template") << "{% for m in messages %}{{ m['content'] }} {% endfor %}";
+  std::ofstream(folder / "input") << "Once upon a time there was a little cat\nThe cat saw a big dog in the "
+                                     "garden\nThe dog was very happy to see the cat\n/save "
+                                  << (folder / "saved").string() << "\n";
+  const std::string talk = "chat '" HEARTH_MODELS_DIR
+                           "/storyteller.gguf' --device cpu -n 6 --ctx 32 --system Hello --template '" +
+                           (folder / "template").string() + "' <'" + (folder / "input").string() + "' ";
+  const Ran full = run(talk);
+  EXPECT_EQ(full.status, 1);
+  EXPECT_NE(full.errors.find("--keep forgets the oldest messages"), std::string::npos) << full.errors;
+  EXPECT_EQ(run(talk + "--keep 2").status, 0);
+  std::ifstream saved(folder / "saved");
+  EXPECT_EQ(nlohmann::json::parse(saved).size(), 7u);  // all of them, with the system's
+}
 
 TEST_F(Command, VersionAndHelp) {
   const Ran version = run("--version");
@@ -547,12 +583,16 @@ TEST_F(ModelCommand, SaysWhatFitsBeforeItLoads) {
   EXPECT_EQ(fits.status, 0) << fits.errors;
   EXPECT_NE(fits.errors.find("1.2 MB of weights, 1.3 MB for 2048 tokens of context; "), std::string::npos)
       << fits.errors;
+  const Ran more = run(once + "--ctx 4096");
+  EXPECT_EQ(more.status, 0) << more.errors;
+  EXPECT_NE(more.errors.find("--ctx 4096 is more than the model has; its context is 2048"), std::string::npos)
+      << more.errors;
   const Ran little = run(once + "--memory 0.002");
   EXPECT_EQ(little.status, 1);
-  EXPECT_NE(little.errors.find("kB are missing; it would fit with --ctx 1280, or weights in q8_0"),
+  EXPECT_NE(little.errors.find("kB are missing; it would fit with --ctx 1024, or weights in q8_0"),
             std::string::npos)
       << little.errors;
-  EXPECT_EQ(run(once + "--memory 0.002 --ctx 1280").status, 0);
+  EXPECT_EQ(run(once + "--memory 0.002 --ctx 1024").status, 0);
   const Ran less = run(once + "--memory 0.0005");
   EXPECT_NE(less.errors.find("are missing; "), std::string::npos) << less.errors;
   // A text is looked for before a model.

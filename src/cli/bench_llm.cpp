@@ -10,6 +10,7 @@
 #include "base/say.h"
 #include "cli/commands.h"
 #include "cli/language_model.h"
+#include "cli/output_file.h"
 #include "cli/table.h"
 #include "cli/timing.h"
 #include "hearth/config.h"
@@ -197,6 +198,7 @@ void print_table(const llm::Model& model, const std::vector<Row>& rows, double b
 int bench(BenchOptions options) {
   if (options.model.model.empty() == options.shape.empty())
     throw ValueError("either a model or --shape is needed");
+  if (!options.profile.empty()) check_writable(options.profile);
   std::vector<std::int64_t>& lengths = options.lengths;
   const auto longest = [&] { return *std::max_element(lengths.begin(), lengths.end()); };
   const llm::Model model = make_model(options, longest() + options.tokens);

@@ -79,6 +79,7 @@ class Conversation {
  private:
   void begin(const std::string& system) {
     system_ = system;
+    forgotten_ = 0;
     messages_ = nlohmann::ordered_json::array();
     if (!system.empty()) messages_.push_back({{"role", "system"}, {"content", system}});
   }
@@ -103,11 +104,14 @@ class Conversation {
   }
 
   void answer() {
-    const std::vector<TokenId> tokens = llm::chat_tokens(model_, template_, messages_);
+    std::vector<TokenId> tokens = remembered_tokens();
+    if (generate_.keep >= 0 && static_cast<std::int64_t>(tokens.size()) >= model_.context())
+      while (static_cast<std::int64_t>(tokens.size()) * 2 > model_.context() && forget_one())
+        tokens = remembered_tokens();
     if (static_cast<std::int64_t>(tokens.size()) >= model_.context())
       throw ValueError(
-          fmt::format("the conversation has {} tokens, the context {}; /clear begins anew{}", tokens.size(),
-                      model_.context(),
+          fmt::format("the conversation has {} tokens, the context {}; /clear begins anew{}{}", tokens.size(),
+                      model_.context(), generate_.keep < 0 ? ", --keep forgets the oldest messages" : "",
                       model_.context() < model_.config().context ? ", --ctx asks for a larger context" : ""));
     const train::InterruptGuard interrupt(true);
     const llm::GenerateResult result =
@@ -120,6 +124,25 @@ class Conversation {
     if (generate_.sampling.seed != 0) ++generate_.sampling.seed;  // /again gives another answer
     if (!options_.quiet) say("[{}]\n", speed_text(result));
     messages_.push_back({{"role", "assistant"}, {"content", result.text}});
+  }
+
+  // Those of the messages that the model still gets: what it was told in the beginning, and the latest.
+  std::vector<TokenId> remembered_tokens() const {
+    nlohmann::ordered_json remembered = messages_;
+    const std::size_t first = first_to_forget();
+    for (std::size_t i = 0; i < forgotten_; ++i) remembered.erase(first);
+    return llm::chat_tokens(model_, template_, remembered);
+  }
+  std::size_t first_to_forget() const {
+    return !messages_.empty() && messages_.front()["role"] == "system" ? 1 : 0;
+  }
+  // The oldest message and the answer to it; false where only the last message is left.
+  bool forget_one() {
+    std::size_t next = first_to_forget() + forgotten_ + 1;
+    while (next < messages_.size() && messages_[next]["role"] != "user") ++next;
+    if (next >= messages_.size()) return false;
+    forgotten_ = next - first_to_forget();
+    return true;
   }
 
   void save(const std::string& path) const {
@@ -139,6 +162,7 @@ class Conversation {
                message.contains("content");
     if (!fine) throw FormatError(fmt::format("{}: not a conversation", path));
     messages_ = json;
+    forgotten_ = 0;
   }
 
   const ChatCommandOptions& options_;
@@ -148,6 +172,7 @@ class Conversation {
   ChatTemplate template_;
   std::string system_;
   nlohmann::ordered_json messages_;
+  std::size_t forgotten_ = 0;  // messages for which there was no room any more
 };
 
 int chat(const ChatCommandOptions& options) {
@@ -184,7 +209,7 @@ void add_chat(CLI::App& app, Action& action) {
   add_language_model_options(*command, *options);
   command->add_option("--system", options->system, "How the model should behave");
   command->add_option("--template", options->template_file,
-                      "A chat template (Jinja) in place of the model's");
+                      "A file with a chat template (Jinja) in place of the model's");
   command->callback([options, &action] { action = [options] { return chat(*options); }; });
 }
 

@@ -89,7 +89,7 @@ std::vector<Outcome> divided(const Outcome& whole) {
   int above = -1;
   for (const Band& band : bands) {
     Outcome part;
-    part.set.name = fmt::format("  rating {}", band.name);
+    part.set.name = fmt::format("rating {}", band.name);
     for (std::size_t i = 0; i < whole.results.size(); ++i) {
       const int rating = whole.set.puzzles[i].rating;
       if (rating > above && rating <= band.most) part.add(whole, i);
@@ -142,7 +142,10 @@ int run_eval(const EvalCommand& command) {
     if (interrupt.requested() && outcome.results.empty()) break;
     report(outcome, table, json);
     if (!command.data.empty())
-      for (const Outcome& part : divided(outcome)) report(part, table, json);
+      for (const Outcome& part : divided(outcome)) {
+        report(part, table, json);
+        table.back()[0].insert(0, "  ");
+      }
   }
   fmt::print("{}", command.json ? json.dump(2) + "\n" : plain(table));
   if (!interrupt.requested()) return success;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -56,7 +57,8 @@ int run_solve(const SolveCommand& command) {
   if (hrm::check_puzzle(clues).solutions > 1) say("the puzzle has several solutions; any of them will do\n");
   apply(command.device);
   hrm::Reasoner reasoner(hrm::load_model(command.model));
-  const bool colours = isatty(STDOUT_FILENO) != 0;
+  const char* const plain = std::getenv("NO_COLOR");
+  const bool colours = isatty(STDOUT_FILENO) != 0 && (plain == nullptr || *plain == '\0');
   nlohmann::json trace = nlohmann::json::array();
   Grid before = clues;
   hrm::SolveOptions options{.most_segments = command.segments, .attempts = command.attempts};

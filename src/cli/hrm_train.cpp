@@ -9,6 +9,7 @@
 #include "cli/checks.h"
 #include "cli/ending.h"
 #include "cli/hrm.h"
+#include "cli/output_file.h"
 #include "cli/timing.h"
 #include "hearth/error.h"
 #include "hearth/hrm_train.h"
@@ -87,10 +88,12 @@ struct GenerateCommand {
   std::int64_t count = 100000;
   std::uint64_t seed = 0;
   std::string output = "puzzles.csv";
+  bool force = false;
   DeviceOptions device;
 };
 
 int run_generate(const GenerateCommand& command) {
+  check_output(command.output, command.force);
   apply(command.device);
   const auto start = std::chrono::steady_clock::now();
   const auto puzzles = hrm::make_puzzles(hrm::training_mixture(), command.count, command.seed);
@@ -157,6 +160,7 @@ void add_hrm_generate(CLI::App& hrm_command, Action& action) {
   command->add_option("-o,--output", options->output, "CSV file: question, answer, rating")
       ->type_name("FILE")
       ->capture_default_str();
+  command->add_flag("-f,--force", options->force, "Replace the file if it is there");
   command->add_option("--threads", options->device.threads, "CPU threads (default: one per core)")
       ->check(CLI::Range(1, 4096).description(""))
       ->type_name("N");

@@ -35,6 +35,9 @@ std::pair<TokenId, double> bias_of(const std::string& text) {
 
 void check_memory(const ModelOptions& options, const llm::LoadOptions& load) {
   const llm::MemoryPlan plan = llm::plan_memory(options.model, load);
+  if (load.context > plan.context)
+    say("hearth: warning: --ctx {} is more than the model has; its context is {}\n", load.context,
+        plan.context);
   const std::string times = load.sequences > 1 ? fmt::format("{} x ", load.sequences) : "";
   const std::string taken =
       fmt::format("{}: {} of weights, {} for {}{} tokens of context; {} can be had on {}", options.model,
@@ -149,7 +152,7 @@ llm::LoadOptions load_options(const ModelOptions& options) {
   apply(options.device);
   if (options.memory_gb > 0) {
     Config changed = config();
-    changed.max_memory_gb = options.memory_gb;
+    changed.max_memory_gb = options.memory_gb * 1e9 / (1 << 30);  // as sizes are printed
     set_config(changed);
   }
   llm::LoadOptions load = options.load;
@@ -190,12 +193,6 @@ void load_draft(const LanguageModelOptions& options, llm::GenerateOptions& gener
   ModelOptions draft = options;
   draft.model = options.draft;
   generate.draft = load_model(draft);
-}
-
-void check_output(const std::filesystem::path& path, bool force) {
-  if (std::filesystem::is_directory(path)) throw ValueError(fmt::format("{} is a folder", path.string()));
-  if (!force && std::filesystem::exists(path))
-    throw ValueError(fmt::format("{} is there already; --force replaces it", path.string()));
 }
 
 std::string speed_text(const llm::GenerateResult& result) {

@@ -36,8 +36,6 @@ llm::Model load_model(const ModelOptions& options);
 llm::GenerateOptions generate_options(const LanguageModelOptions& options);
 // Loads the draft model, if there is one.
 void load_draft(const LanguageModelOptions& options, llm::GenerateOptions& generate);
-// Throws ValueError for a file that is there and may not be replaced, before work is done for nothing.
-void check_output(const std::filesystem::path& path, bool force);
 // "prompt 12 tokens, 340.1/s; generated 80, 25.3/s; end"
 std::string speed_text(const llm::GenerateResult& result);
 

@@ -12,6 +12,7 @@
 #include "cli/checks.h"
 #include "cli/commands.h"
 #include "cli/language_model.h"
+#include "cli/output_file.h"
 #include "cli/table.h"
 #include "hearth/config.h"
 #include "hearth/error.h"

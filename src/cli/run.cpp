@@ -7,6 +7,7 @@
 #include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/say.h"
 #include "cli/commands.h"
@@ -23,9 +24,11 @@ struct RunOptions : LanguageModelOptions {
 };
 
 std::string prompt_of(const RunOptions& options) {
-  if (options.has_prompt) return options.prompt;
-  if (isatty(STDIN_FILENO)) return {};
-  return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
+  if (options.has_prompt && options.prompt != "-") return options.prompt;
+  if (!options.has_prompt && isatty(STDIN_FILENO)) return {};
+  std::string text{std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
+  if (text.ends_with('\n')) text.pop_back();  // the end of the line that it is, not of what is said
+  return text;
 }
 
 // The prompt as tokens; a model that expects it gets its first token, so that an empty prompt is one too.
@@ -85,10 +88,18 @@ int run(const RunOptions& options) {
   };
   show(prompt);
   llm::Session session(model);
-  const llm::GenerateResult result = session.generate(tokens, generate, [&](TokenId, std::string_view text) {
-    show(text);
-    return !interrupt.requested();
-  });
+  const auto generated = [&] {
+    try {
+      return session.generate(tokens, generate, [&](TokenId, std::string_view text) {
+        show(text);
+        return !interrupt.requested();
+      });
+    } catch (...) {
+      show("\n");  // behind the prompt
+      throw;
+    }
+  };
+  const llm::GenerateResult result = generated();
   show("\n");
   if (options.json)
     fmt::print("{}\n", to_json(result, model).dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
@@ -104,7 +115,9 @@ void add_run(CLI::App& app, Action& action) {
   auto* command = app.add_subcommand("run", "Generate text with a language model");
   add_language_model_options(*command, *options);
   auto* prompt =
-      command->add_option("prompt", options->prompt, "The text to go on from; without it, standard input");
+      command->add_option("prompt", options->prompt,
+                          "The text to go on from (behind '--' if it begins with '-'); '-', or none where "
+                          "standard input is no terminal: what is read there");
   command->add_flag("--ignore-eos", options->generate.ignore_end, "Go on where the model would end");
   command->add_flag("--special", options->special,
                     "Special tokens written in the prompt become those tokens");
@@ -117,8 +130,10 @@ void add_run(CLI::App& app, Action& action) {
   command->allow_extras();  // more words of the prompt
   command->callback([options, prompt, command, &action] {
     options->has_prompt = prompt->count() > 0;
+    bool words_only = false;
     for (const std::string& word : command->remaining()) {
-      if (word.starts_with('-')) throw CLI::ExtrasError(std::vector<std::string>{word});
+      if (word == "--" && !std::exchange(words_only, true)) continue;
+      if (!words_only && word.starts_with('-')) throw CLI::ExtrasError(std::vector<std::string>{word});
       options->prompt += ' ' + word;
     }
     action = [options] { return run(*options); };

@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <condition_variable>
+#include <cstring>
 #include <deque>
 #include <mutex>
 #include <thread>
@@ -104,19 +106,20 @@ class Server {
 
   // Returns when it was interrupted.
   int run() {
+    errno = 0;
     const int port = options_.port == 0
                          ? server_.bind_to_any_port(options_.host)
                          : (server_.bind_to_port(options_.host, options_.port) ? options_.port : -1);
     if (port < 0)
-      throw Error(
-          fmt::format("cannot listen on {}:{}; --host and --port say where", options_.host, options_.port));
+      throw Error(fmt::format("cannot listen on {}:{} ({}); --host and --port say where", options_.host,
+                              options_.port, errno != 0 ? std::strerror(errno) : "no such host"));
     const train::InterruptGuard interrupt(true);
     std::atomic<bool> listening = true;
     std::thread listener([&] {
       server_.listen_after_bind();
       listening = false;
     });
-    if (!options_.quiet)
+    if (!options_.quiet || options_.port == 0)
       say("http://{}:{}/v1, {} at once; Ctrl-C stops it\n", options_.host, port, options_.sequences);
     // Before it runs it cannot be stopped.
     while (listening && !server_.is_running()) std::this_thread::yield();
@@ -276,8 +279,6 @@ class Server {
 };
 
 int serve(ServeOptions options) {
-  if (!options.draft.empty() || options.generate.lookup > 0)
-    throw ValueError("--draft and --lookup are for one text at a time; `hearth run` has them");
   options.load.sequences = options.sequences;
   const llm::GenerateOptions defaults = generate_options(options);
   const llm::Model model = load_model(options);
@@ -290,6 +291,9 @@ void add_serve(CLI::App& app, Action& action) {
   auto options = std::make_shared<ServeOptions>();
   auto* command = app.add_subcommand("serve", "Let programs use a language model, as they use OpenAI's");
   add_language_model_options(*command, *options);
+  // Those are for one text at a time.
+  for (const char* name : {"--draft", "--lookup", "--draft-tokens"})
+    command->remove_option(command->get_option(name));
   command->add_option("--host", options->host, "Address to listen on; 0.0.0.0: all of this machine")
       ->capture_default_str();
   command->add_option("--port", options->port, "Port to listen on; 0: any that is free")
@@ -306,7 +310,7 @@ void add_serve(CLI::App& app, Action& action) {
       ->envname("HEARTH_API_KEY");
   command->add_option("--name", options->name, "What the model is called (default: as its file)");
   command->add_option("--template", options->template_file,
-                      "A chat template (Jinja) in place of the model's");
+                      "A file with a chat template (Jinja) in place of the model's");
   command->footer(
       "POST /v1/chat/completions and /v1/completions (with \"stream\": true, too), GET /v1/models and "
       "/health.\n"

@@ -9,6 +9,7 @@
 #include "cli/checks.h"
 #include "cli/commands.h"
 #include "cli/language_model.h"
+#include "cli/output_file.h"
 #include "cli/table.h"
 #include "hearth/error.h"
 #include "hearth/progress.h"
@@ -80,8 +81,9 @@ int perplexity(const TextOptions& options) {
                               {"complete", !interrupt.requested()}};
     fmt::print("{}\n", json.dump(2));
   } else {
-    fmt::print("perplexity {:.4f} +- {:.4f} ({} tokens in {} windows, {:.0f}/s)\n", result.value(),
-               result.value() * result.error, result.tokens, result.windows, speed);
+    fmt::print("perplexity {:.4f} +- {:.4f} ({} tokens in {} windows, {:.0f}/s){}\n", result.value(),
+               result.value() * result.error, result.tokens, result.windows, speed,
+               interrupt.requested() ? ", interrupted before the end" : "");
   }
   return interrupt.requested() ? interrupted : success;
 }

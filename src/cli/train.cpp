@@ -11,6 +11,7 @@
 #include "cli/device_options.h"
 #include "cli/digits.h"
 #include "cli/ending.h"
+#include "cli/output_file.h"
 #include "cli/train_lm.h"
 #include "hearth/config.h"
 #include "hearth/device.h"
@@ -56,6 +57,7 @@ nlohmann::json to_json(const DigitOutcome& outcome) {
 }
 
 int run_mnist(const TrainOptions& options) {
+  if (!options.profile.empty()) check_writable(options.profile);
   apply(options.device);
   Config configuration = config();
   configuration.enable_profiling = !options.profile.empty();

@@ -1,18 +1,10 @@
 // `hearth train lm`: a language model from text files.
 #include "cli/train_lm.h"
-
-#include <fmt/format.h>
-
-#include <map>
-#include <memory>
-#include <nlohmann/json.hpp>
-
-#include "base/file.h"
-#include "base/say.h"
 #include "cli/checks.h"
 #include "cli/device_options.h"
 #include "cli/ending.h"
 #include "cli/language_model.h"
+#include "cli/output_file.h"
 #include "hearth/config.h"
 #include "hearth/device.h"
 #include "hearth/profile.h"
@@ -75,6 +67,7 @@ void print(const lm::TrainingResult& result) {
 int run(const LanguageModelTraining& options) {
   apply(options.device);
   Config configuration = config();
+  if (!options.profile.empty()) check_writable(options.profile);
   configuration.enable_tuning |= options.tune;
   configuration.enable_profiling = !options.profile.empty();
   set_config(configuration);

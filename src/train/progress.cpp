@@ -88,7 +88,9 @@ std::string render_progress(const ProgressView& view, int width, bool unicode) {
 }
 
 ProgressBar::ProgressBar(ProgressOptions options) : options_(options) {
-  terminal_ = options_.terminal.value_or(isatty(fileno(options_.stream)) == 1);
+  const char* const kind = std::getenv("TERM");
+  const bool draws = kind == nullptr || std::string_view(kind) != "dumb";
+  terminal_ = options_.terminal.value_or(draws && isatty(fileno(options_.stream)) == 1);
 }
 
 ProgressBar::~ProgressBar() {
