@@ -277,6 +277,16 @@ TEST(Eval, PlansAreReusedForGraphsOfTheSameStructure) {
   EXPECT_FLOAT_EQ((full({3}, 2.0) * 8.0).to_vector<float>()[1], 16.0f);
 }
 
+TEST(Eval, PlansAreNotReusedWhenTheyWouldBeReplayedAndNoLongerMay) {
+  clear_plan_cache();
+  (ones({10}) * 2).eval();
+  Config changed = config();
+  changed.enable_graph_replay = !changed.enable_graph_replay;
+  const ConfigScope scope(changed);
+  (ones({10}) * 2).eval();
+  EXPECT_EQ(plan_cache_stats().misses, 2u);
+}
+
 TEST(Eval, ThePlanCacheIsBounded) {
   Config small = config();
   small.plan_cache_entries = 3;

@@ -89,6 +89,15 @@ TEST_F(GpuReplay, ForeignWorkIsPartOfTheGraph) {
   EXPECT_EQ(chain.foreign.calls, 4);  // once for each set of pointers
 }
 
+// HIP's graphs are made anew after so many changes (most_updates in replay.cpp).
+TEST_F(GpuReplay, ArgumentsMayChangeManyTimes) {
+  Chain chain;
+  for (unsigned run = 0; run < 1500; ++run) {
+    chain.check(run % 3);
+    if (run % 100 == 99) chain.kept.clear();
+  }
+}
+
 TEST_F(GpuReplay, AForeignFailureFallsBack) {
   Chain chain;
   chain.foreign.fails = true;

@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <set>
 #include <thread>
 
+#include "base/whole_bytes.h"
 #include "hearth/error.h"
 #include "hearth/ops.h"
 #include "hearth/tensor.h"
@@ -14,6 +16,12 @@ namespace hearth {
 namespace {
 
 constexpr std::size_t mib = 1 << 20;
+
+TEST(WholeBytes, OfLimitsThatAreNone) {
+  EXPECT_EQ(whole_bytes(1.5 * mib), 3 * mib / 2);
+  EXPECT_EQ(whole_bytes(1e30), std::numeric_limits<std::size_t>::max());
+  EXPECT_EQ(whole_bytes(std::numeric_limits<double>::infinity()), std::numeric_limits<std::size_t>::max());
+}
 
 // `total` bytes of memory, of which `capacity` can be had.
 class CountedMemory final : public MemorySource {

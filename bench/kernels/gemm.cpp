@@ -134,7 +134,7 @@ class Bench {
       check(call.event_record(begin, gpu_.stream()));
       for (int i = 0; i < repeats; ++i) kernel->run(arguments);
       check(call.event_record(end, gpu_.stream()));
-      check(call.event_synchronize(end));
+      check(call.stream_synchronize(gpu_.stream()));
       float milliseconds = 0;
       check(call.event_elapsed(&milliseconds, begin, end));
       best = std::min(best, milliseconds / static_cast<float>(repeats));

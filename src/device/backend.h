@@ -28,6 +28,8 @@ class Replay {
   // Has the effect of running the steps one by one; each time with the same kernels, perhaps with other
   // arguments.
   virtual void run(std::span<const StepRun> steps) = 0;
+  // True iff they have the arguments that they had the last time.
+  virtual bool unchanged(std::span<const StepRun> steps) const = 0;
   virtual std::size_t launches() const = 0;  // kernels that the device is given in one run
 };
 

@@ -7,6 +7,7 @@
 #include <bit>
 #include <limits>
 
+#include "base/whole_bytes.h"
 #include "device/memory_stats.h"
 #include "hearth/error.h"
 
@@ -34,12 +35,10 @@ std::size_t budget_of(const Config& config, std::size_t total) {
 // nothing back by itself.
 std::size_t cache_limit_of(const Config& config, bool of_host) {
   constexpr double gib = 1ull << 30, host = 8;
-  constexpr std::size_t all = std::numeric_limits<std::size_t>::max();
   if (!config.enable_memory_pooling) return 0;
   const double wanted = config.memory_pool_size_gb;
-  if (wanted < 0 && !of_host) return all;
-  const double bytes = (wanted < 0 ? host : wanted) * gib;
-  return bytes < static_cast<double>(all) ? static_cast<std::size_t>(bytes) : all;
+  if (wanted < 0 && !of_host) return std::numeric_limits<std::size_t>::max();
+  return whole_bytes((wanted < 0 ? host : wanted) * gib);
 }
 
 // The blocks of a size, which stays in the map without any: it will have one again soon. Null: there is none.

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <set>
 #include <span>
 
 #include "base/file.h"
@@ -17,12 +18,23 @@
 namespace hearth::gpu {
 namespace {
 
+// The compiler's own library and, of ROCm, the one that does its work, by whatever version it is named.
+std::set<std::filesystem::path> compiler_files(const Driver& driver) {
+  const std::filesystem::path compiler = driver.compiler_library;
+  std::set<std::filesystem::path> files{compiler};
+  std::error_code error;
+  if (driver.kind == DeviceKind::rocm)
+    for (const auto& entry : std::filesystem::directory_iterator(compiler.parent_path(), error))
+      if (entry.path().filename().string().starts_with("libamd_comgr.so"))
+        files.insert(std::filesystem::canonical(entry.path(), error));
+  return files;
+}
+
 // Files are named by it, so that a change of either makes new kernels. Kernels compiled before a device was
 // there must be found when it is: nothing of the driver counts.
 void add_identity(Hasher& hasher, const Driver& driver) {
   add_text(hasher, driver.compiler_version_text());
-  const std::filesystem::path compiler = driver.compiler_library;
-  for (const auto& file : {compiler, compiler.parent_path() / "libamd_comgr.so"}) {
+  for (const auto& file : compiler_files(driver)) {
     std::error_code error;
     const auto size = std::filesystem::file_size(file, error);
     if (error) continue;

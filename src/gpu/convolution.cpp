@@ -230,8 +230,7 @@ class ConvolutionKernel final : public Kernel {
   std::size_t sum_bytes() const { return dtype_ == DType::f64 ? 8 : 4; }
   std::uint64_t jobs() const {
     const GemmShape& shape = problem_.shape;
-    constexpr std::uint64_t most = 1u << 30;
-    return std::min<std::uint64_t>(most,
+    return std::min<std::uint64_t>(LaunchShape::most_blocks,
                                    shape.products * shape.splits * shape.row_tiles * shape.column_tiles);
   }
 

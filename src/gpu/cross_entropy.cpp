@@ -55,8 +55,8 @@ class CrossEntropyKernel final : public Kernel {
     if (gradient_) whole = whole && aligned(arguments.outputs[0], x_, packet_);
     const auto make_source = [&] { return source_of(gradient_, x_, classes_, whole ? packet_ : 1); };
     const Function& function = (whole ? in_packets_ : by_element_).get(device_, make_source, "cross_entropy");
-    constexpr std::uint64_t most_blocks = 1u << 30;
-    const LaunchShape shape{.x = static_cast<unsigned>(std::min(rows_, most_blocks)), .threads = 256};
+    const LaunchShape shape{.x = static_cast<unsigned>(std::min(rows_, LaunchShape::most_blocks)),
+                            .threads = 256};
     if (gradient_)
       device_.launch(function, shape, arguments.inputs[0], arguments.inputs[1], arguments.inputs[2],
                      arguments.inputs[3], arguments.outputs[0], rows_, size_, row_stride_, stride_,

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/system_memory.h"
+#include "base/whole_bytes.h"
 #include "gpu/backends.h"
 #include "gpu/host_memory.h"
 #include "gpu/in_flight.h"
@@ -117,8 +118,8 @@ GpuDevice::~GpuDevice() {
 
 void GpuDevice::configure(const Config& config) {
   pool_->configure(config);
-  pinned_->set_limit(static_cast<std::size_t>(config.pinned_pool_size_mb * (1 << 20)));
-  in_flight_->set_limit(static_cast<std::size_t>(config.max_in_flight_gb * (1 << 30)));
+  pinned_->set_limit(whole_bytes(config.pinned_pool_size_mb * (1 << 20)));
+  in_flight_->set_limit(whole_bytes(config.max_in_flight_gb * (1 << 30)));
   timeout_ = config.device_timeout_s;
 }
 
@@ -200,11 +201,22 @@ std::string GpuDevice::failure() const {
   return failure_;
 }
 
-void GpuDevice::synchronize() const {
+void GpuDevice::wait() const {
   use();
   const std::uint64_t position = in_flight_->position();
   poll([this] { return driver_.call.stream_query(stream_); });
   in_flight_->finished(position);
+  // Some ROCm free such graphs only in a wait of their own, which has nothing to wait for by now.
+  if (graphs_destroyed_.exchange(false)) check(driver_.call.stream_synchronize(stream_), "waiting");
+}
+
+void GpuDevice::destroy_graph(GraphExecHandle executable) const {
+  driver_.call.graph_exec_destroy(executable);
+  if (driver_.kind == DeviceKind::rocm) graphs_destroyed_ = true;
+}
+
+void GpuDevice::synchronize() const {
+  wait();
   const std::uint64_t fault = std::atomic_ref(*fault_).exchange(0);
   if (fault == 0) return;
   throw IndexError(fmt::format("[{}] index {} is out of range",

@@ -58,6 +58,9 @@ class Arguments {
 };
 
 struct LaunchShape {
+  // Blocks that any launch may have: HIP counts threads in 32 bits. Kernels with more to do go around.
+  static constexpr std::uint64_t most_blocks = 1u << 20;
+
   unsigned x = 1, y = 1, z = 1;  // blocks
   unsigned threads = 256;        // per block
   unsigned shared = 0;           // bytes of shared memory besides what the kernel declares
@@ -100,7 +103,6 @@ class GpuDevice {
   const std::string& name() const { return facts_.name; }
   int wave_size() const { return facts_.wave_size; }
   int compute_units() const { return facts_.compute_units; }
-  std::size_t shared_bytes() const { return facts_.shared_bytes; }
   std::size_t total_memory() const { return facts_.total_memory; }
   virtual DeviceInfo info() const;
   MemoryPool& pool() { return *pool_; }
@@ -118,6 +120,8 @@ class GpuDevice {
   // Waits for all work of stream(). Throws IndexError if a kernel met an index out of range since the last
   // time.
   void synchronize() const;
+  // The same, but such an index is left for synchronize() to tell.
+  void wait() const;
   // Throws for a code of the driver's that is not 0. A device that does not answer any more has failed.
   void check(int code, const char* what) const;
   bool failed() const { return failed_.load(std::memory_order_relaxed); }
@@ -149,6 +153,7 @@ class GpuDevice {
   void foreign(std::span<const void* const> pointers, ForeignWork work) const;
   // What `work` does, as a graph that the caller destroys. Nothing is done yet.
   GraphHandle capture(const ForeignWork& work) const;
+  void destroy_graph(GraphExecHandle executable) const;            // which may still run
   StreamHandle capture_stream() const { return capture_stream_; }  // that on which it is captured
   // Blocks that fill the device with a loop over the rest, for `items` of work in blocks of `per_block`.
   unsigned grid_for(std::uint64_t items, unsigned per_block) const;
@@ -180,6 +185,7 @@ class GpuDevice {
   std::unique_ptr<InFlight> in_flight_;
   std::atomic<double> timeout_ = 0;  // of a wait, in seconds
   mutable std::atomic<bool> failed_ = false;
+  mutable std::atomic<bool> graphs_destroyed_ = false;  // by HIP, since the last wait()
   mutable std::mutex failure_mutex_;
   mutable std::string failure_;
   std::mutex mutex_;

@@ -10,6 +10,7 @@
 
 #include "gpu/backends.h"
 #include "gpu/driver/library.h"
+#include "gpu/vendor/installation.h"
 #include "gpu/vendor/vendor_library.h"
 
 namespace hearth::gpu {
@@ -248,21 +249,12 @@ class Examination {
   // rocBLAS aborts the process on a chip that it has no library for.
   void tensile() {
     if (all_.hip->library.empty()) return;
-    const auto folder = std::filesystem::path(all_.hip->library).parent_path() / "rocblas/library";
+    const auto folder = rocblas_kernels(std::filesystem::path(all_.hip->library).parent_path());
     std::error_code error;
-    std::vector<std::string> files;
-    for (const auto& entry : std::filesystem::directory_iterator(folder, error))
-      files.push_back(entry.path().filename().string());
-    if (files.empty())
+    if (std::filesystem::directory_iterator(folder, error) == std::filesystem::directory_iterator())
       return add("rocBLAS", Verdict::not_applicable, "not installed; Hearth does not need it");
     for (const DeviceInfo* gpu : amd_) {
-      const bool there = std::any_of(files.begin(), files.end(), [&](const std::string& file) {
-        const auto at = file.find(gpu->architecture);
-        const auto end = at + gpu->architecture.size();
-        return at != std::string::npos &&
-               (end == file.size() || !std::isalnum(static_cast<unsigned char>(file[end])));
-      });
-      if (there)
+      if (has_kernels_for(folder, gpu->architecture))
         add("rocBLAS", Verdict::ok,
             fmt::format("has kernels for {} ({})", to_string(gpu->device), gpu->architecture));
       else

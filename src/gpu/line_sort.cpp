@@ -10,7 +10,6 @@ namespace hearth::gpu {
 namespace {
 
 constexpr unsigned threads = 256;  // sort_threads of kernels/sort.h
-constexpr std::uint64_t most_blocks = 1u << 20;
 
 KernelSource tiles_source(const char* header, const std::string& keys, std::string_view pair,
                           const std::string& sink) {
@@ -66,7 +65,7 @@ LaunchShape LineSort::tile_shape() const {
   const Runs& runs = widths_.front();
   const std::uint64_t per_block = tile_ / runs.width;
   const std::uint64_t blocks = (lines_ * runs.per_line() + per_block - 1) / per_block;
-  return {.x = static_cast<unsigned>(std::min(blocks, most_blocks)), .threads = threads};
+  return {.x = static_cast<unsigned>(std::min(blocks, LaunchShape::most_blocks)), .threads = threads};
 }
 
 const void* LineSort::merge(void* scratch, const PositionSink* sink) const {
@@ -75,7 +74,8 @@ const void* LineSort::merge(void* scratch, const PositionSink* sink) const {
   for (std::size_t step = 1; step < widths_.size(); ++step) {
     const Runs &before = widths_[step - 1], &after = widths_[step];
     const std::uint64_t blocks = lines_ * after.per_line() * ((after.stride() + tile_ - 1) / tile_);
-    const LaunchShape shape{.x = static_cast<unsigned>(std::min(blocks, most_blocks)), .threads = threads};
+    const LaunchShape shape{.x = static_cast<unsigned>(std::min(blocks, LaunchShape::most_blocks)),
+                            .threads = threads};
     const bool last = step + 1 == widths_.size();
     if (last && sink != nullptr)
       device_.launch(last_merge_, shape, from, *sink, before, after, lines_);

@@ -93,9 +93,8 @@ class TileKernel final : public MatmulKernel {
     else
       add_finish(values, arguments, constants);
     const std::uint64_t jobs = shape_.products * shape_.splits * shape_.row_tiles * shape_.column_tiles;
-    constexpr std::uint64_t most_blocks = 1u << 30;
     device_.launch(function,
-                   {.x = static_cast<unsigned>(std::min(jobs, most_blocks)),
+                   {.x = static_cast<unsigned>(std::min(jobs, LaunchShape::most_blocks)),
                     .threads = static_cast<unsigned>(tile_.threads)},
                    values);
     if (!split) return;

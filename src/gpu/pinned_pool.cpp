@@ -87,12 +87,15 @@ bool PinnedPool::release_one() {
 
 // Copies of several streams end in any order.
 void PinnedPool::retire() {
-  std::erase_if(busy_, [this](MemoryPtr& memory) {
-    if (!memory->event->reached()) return false;
-    busy_bytes_ -= memory->bytes;
-    free_[index_of(memory->bytes)].push_back(std::move(memory));
-    return true;
-  });
+  for (auto each = busy_.begin(); each != busy_.end();) {
+    if (!(*each)->event->reached()) {  // throws if the device has failed
+      ++each;
+      continue;
+    }
+    busy_bytes_ -= (*each)->bytes;
+    free_[index_of((*each)->bytes)].push_back(std::move(*each));
+    each = busy_.erase(each);
+  }
 }
 
 void PinnedPool::give_back(MemoryPtr memory) {

@@ -26,7 +26,6 @@ class TiledRowsKernel : public HalvedProduct {
     const Halved x = halve(arguments);
     void* const sums = static_cast<char*>(arguments.scratch) + halved_bytes();
     const std::uint64_t jobs = shape_.splits * tiles();
-    constexpr std::uint64_t most_blocks = 1u << 30;
     const bool split = shape_.splits > 1;
     const Blocks blocks = weights(arguments);
     std::vector<Constant> constants;
@@ -42,9 +41,10 @@ class TiledRowsKernel : public HalvedProduct {
       combine.add(sums);
     }
     add_finish(split ? combine : multiply, arguments, constants);
-    device_.launch(multiply_,
-                   {.x = static_cast<unsigned>(std::min(jobs, most_blocks)), .threads = block_threads_},
-                   multiply);
+    device_.launch(
+        multiply_,
+        {.x = static_cast<unsigned>(std::min(jobs, LaunchShape::most_blocks)), .threads = block_threads_},
+        multiply);
     if (!split) return;
     device_.launch(combine_,
                    {.x = device_.grid_for(static_cast<std::uint64_t>(results()), combined_by_block),

@@ -85,7 +85,8 @@ class CumulativeKernel final : public Kernel {
     const bool packets = !columns_ && in_packets(arguments);
     if (chunks_.per_line > 1) {
       scan(packets ? packet_totals_ : totals_, packets, true, arguments);
-      const auto blocks = static_cast<unsigned>(std::min<std::uint64_t>(chunks_.lines, 1u << 20));
+      const auto blocks =
+          static_cast<unsigned>(std::min<std::uint64_t>(chunks_.lines, LaunchShape::most_blocks));
       device_.launch(carry_, {.x = blocks, .threads = threads}, arguments.scratch, chunks_.lines,
                      chunks_.per_line);
     }
@@ -145,7 +146,7 @@ class CumulativeKernel final : public Kernel {
           (chunks_.chunk + static_cast<std::uint64_t>(items_) - 1) / static_cast<std::uint64_t>(items_);
       shape.threads =
           static_cast<unsigned>(std::min<std::uint64_t>(threads, (needed + wave - 1) / wave * wave));
-      shape.x = static_cast<unsigned>(std::min<std::uint64_t>(jobs, 1u << 20));
+      shape.x = static_cast<unsigned>(std::min<std::uint64_t>(jobs, LaunchShape::most_blocks));
     }
     device_.launch(function, shape, arguments.inputs[0], arguments.outputs[0], arguments.scratch,
                    Nest<2>(loop_.lines), loop_.step[0], loop_.step[1], chunks_);

@@ -102,11 +102,11 @@ double Workbench::seconds(const Kernel& kernel) {
     begin.record(device_.stream());
     for (int i = 0; i < runs; ++i) run(kernel, scratch->data);
     end.record(device_.stream());
-    device_.synchronize();
+    device_.wait();
     return end.seconds_since(begin) / runs;
   };
   run(kernel, scratch->data);  // compiles
-  device_.synchronize();
+  device_.wait();
   constexpr double slice = 2e-3, enough = 20e-3;  // seconds of a sample; beyond it, once will do
   constexpr int most_runs = 200, samples = 5;
   const double first = timed(1);
@@ -144,7 +144,7 @@ void Workbench::compare(std::int64_t depth, std::size_t scratch_bytes,
   device_.launch(function, {.x = blocks, .threads = threads}, result->data, reference_->data, count, relative,
                  absolute, found->data);
   copy_to_host(device_, worst.data(), found->data, worst.size() * sizeof(float));
-  device_.synchronize();
+  device_.wait();
   const float largest = *std::max_element(worst.begin(), worst.end());
   if (largest > 1)
     throw LibraryError(fmt::format("[{}] differs from our own kernel by {:.3g} times what rounding allows",

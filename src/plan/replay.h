@@ -18,9 +18,10 @@ struct ReplayOutput {
   bool donated = false;  // holds a value that the steps read before they write
 };
 
-// The first run goes step by step. In the second the replay is compared with the steps, bit by bit: drivers
-// have been seen to replay graphs with stale arguments. From the third on it is replayed, unless it differed.
-// Safe from any thread; a thread that finds the replay in use runs the steps.
+// The first run goes step by step. In the second the replay is compared with the steps, bit by bit, and once
+// more when arguments change for the first time: drivers have been seen to replay graphs with stale
+// arguments. Otherwise it is replayed from the third on, unless it differed. Safe from any thread; a thread
+// that finds the replay in use runs the steps.
 class PlanReplay {
  public:
   explicit PlanReplay(std::unique_ptr<Replay> replay) : replay_(std::move(replay)) {}
@@ -29,9 +30,10 @@ class PlanReplay {
   std::string describe() const;
 
  private:
-  enum class State { new_plan, unchecked, trusted, refused };
+  enum class State { new_plan, unchecked, right_once, trusted, refused };
 
-  void compare(std::span<const StepRun> steps, const std::vector<ReplayOutput>& outputs, Backend& backend);
+  void compare(std::span<const StepRun> steps, const std::vector<ReplayOutput>& outputs, Backend& backend,
+               State if_right);
 
   mutable std::mutex mutex_;
   std::unique_ptr<Replay> replay_;

@@ -59,8 +59,9 @@ class PlanCache {
   PlanCacheStats stats_;
 };
 
+// Never destroyed: plans hold graphs of a driver, whose library may have ended before.
 PlanCache& plan_cache() {
-  static PlanCache cache;
+  static auto& cache = *new PlanCache;
   return cache;
 }
 
@@ -74,7 +75,7 @@ Hash128 cache_key(const LinearGraph& graph, Device device, const PlanOptions& op
       static_cast<std::uint64_t>(options.multiply_by_reciprocals) << 2 |
       static_cast<std::uint64_t>(options.matrix_cores) << 3 |
       static_cast<std::uint64_t>(options.vendor_blas) << 4 | static_cast<std::uint64_t>(options.tuning) << 5 |
-      static_cast<std::uint64_t>(options.vendor_dnn) << 6);
+      static_cast<std::uint64_t>(options.vendor_dnn) << 6 | static_cast<std::uint64_t>(options.replay) << 7);
   return hasher.finish();
 }
 

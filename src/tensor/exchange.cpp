@@ -16,8 +16,8 @@ struct SharedBuffer final : Buffer {
     // Queued work may still read it. A device that has failed reads nothing any more.
     if (device.kind == DeviceKind::cpu) return;
     try {
-      synchronize(device);
-    } catch (const Error&) {  // NOLINT: a destructor has nobody to tell
+      backend(device).mark()->wait();  // not synchronize(), whose errors belong to the user
+    } catch (const Error&) {           // NOLINT: a destructor has nobody to tell
     }
   }
 };

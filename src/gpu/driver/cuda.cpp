@@ -129,21 +129,11 @@ void set_attributes(DriverCodes& codes) {
   };
   set(Attribute::wave_size, 10);
   set(Attribute::compute_units, 16);
-  set(Attribute::threads_per_block, 1);
   set(Attribute::shared_per_block, 8);
-  set(Attribute::shared_per_block_optin, 97);
-  set(Attribute::registers_per_block, 12);
-  set(Attribute::major, 75);
-  set(Attribute::minor, 76);
   set(Attribute::integrated, 18);
-  set(Attribute::l2_bytes, 38);
-  set(Attribute::clock_khz, 13);
-  set(Attribute::memory_clock_khz, 36);
-  set(Attribute::memory_bus_bits, 37);
   set(Attribute::pci_domain, 50);
   set(Attribute::pci_bus, 33);
   set(Attribute::pci_device, 34);
-  set(Attribute::cooperative_launch, 95);
 }
 
 void bind_driver(const Library& library, Driver& driver, std::vector<std::string>& missing) {
@@ -172,7 +162,6 @@ void bind_driver(const Library& library, Driver& driver, std::vector<std::string
   library.bind(call.copy_on_device, {"cuMemcpyDtoDAsync_v2"}, missing);
   library.bind(cuda.fill, {"cuMemsetD8Async"}, missing);
   library.bind(call.stream_create, {"cuStreamCreate"}, missing);
-  library.bind(call.stream_destroy, {"cuStreamDestroy_v2"}, missing);
   library.bind(call.stream_synchronize, {"cuStreamSynchronize"}, missing);
   library.bind(call.stream_query, {"cuStreamQuery"}, missing);
   library.bind(call.stream_wait, {"cuStreamWaitEvent"}, missing);
@@ -180,14 +169,12 @@ void bind_driver(const Library& library, Driver& driver, std::vector<std::string
   library.bind(call.event_destroy, {"cuEventDestroy_v2"}, missing);
   library.bind(call.event_record, {"cuEventRecord"}, missing);
   library.bind(call.event_query, {"cuEventQuery"}, missing);
-  library.bind(call.event_synchronize, {"cuEventSynchronize"}, missing);
   library.bind(call.event_elapsed, {"cuEventElapsedTime"}, missing);
   library.bind(call.module_load, {"cuModuleLoadData"}, missing);
   library.bind(call.module_unload, {"cuModuleUnload"}, missing);
   library.bind(call.module_function, {"cuModuleGetFunction"}, missing);
   library.bind(call.function_attribute, {"cuFuncGetAttribute"}, missing);
   library.bind(cuda.set_function_attribute, {"cuFuncSetAttribute"}, missing);
-  library.bind(call.occupancy, {"cuOccupancyMaxActiveBlocksPerMultiprocessor"}, missing);
   library.bind(call.launch, {"cuLaunchKernel"}, missing);
   library.bind(call.capture_begin, {"cuStreamBeginCapture_v2"}, missing);
   library.bind(call.capture_end, {"cuStreamEndCapture"}, missing);

@@ -27,22 +27,12 @@ using ProgramHandle = void*;  // of the run-time compiler
 enum class Attribute {
   wave_size,
   compute_units,
-  physical_units,  // AMD: compute units, where compute_units counts pairs of them
-  threads_per_block,
-  shared_per_block,        // bytes a block may have without asking
-  shared_per_block_optin,  // bytes a kernel may ask for
-  registers_per_block,
-  major,
-  minor,
+  physical_units,    // AMD: compute units, where compute_units counts pairs of them
+  shared_per_block,  // bytes a block may have without asking
   integrated,
-  l2_bytes,
-  clock_khz,
-  memory_clock_khz,
-  memory_bus_bits,
   pci_domain,
   pci_bus,
   pci_device,
-  cooperative_launch,
   count_,
 };
 
@@ -83,7 +73,6 @@ struct DriverTable {
   int (*fill_bytes)(void* target, unsigned char value, std::size_t bytes, StreamHandle stream) = nullptr;
 
   int (*stream_create)(StreamHandle* stream, unsigned flags) = nullptr;
-  int (*stream_destroy)(StreamHandle stream) = nullptr;
   int (*stream_synchronize)(StreamHandle stream) = nullptr;
   int (*stream_query)(StreamHandle stream) = nullptr;
   int (*stream_wait)(StreamHandle stream, EventHandle event, unsigned flags) = nullptr;
@@ -92,7 +81,6 @@ struct DriverTable {
   int (*event_destroy)(EventHandle event) = nullptr;
   int (*event_record)(EventHandle event, StreamHandle stream) = nullptr;
   int (*event_query)(EventHandle event) = nullptr;
-  int (*event_synchronize)(EventHandle event) = nullptr;
   int (*event_elapsed)(float* milliseconds, EventHandle begin, EventHandle end) = nullptr;
 
   int (*module_load)(ModuleHandle* module, const void* image) = nullptr;
@@ -100,7 +88,6 @@ struct DriverTable {
   int (*module_function)(FunctionHandle* function, ModuleHandle module, const char* name) = nullptr;
   int (*function_attribute)(int* value, int attribute, FunctionHandle function) = nullptr;
   int (*allow_shared)(FunctionHandle function, int bytes) = nullptr;  // more LDS than a kernel gets unasked
-  int (*occupancy)(int* blocks, FunctionHandle function, int threads, std::size_t shared) = nullptr;
   int (*launch)(FunctionHandle function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                 unsigned block_y, unsigned block_z, unsigned shared, StreamHandle stream, void** arguments,
                 void** extra) = nullptr;

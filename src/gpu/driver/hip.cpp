@@ -105,21 +105,11 @@ void set_attributes(DriverCodes& codes) {
   set(Attribute::wave_size, 87);
   set(Attribute::compute_units, 63);
   set(Attribute::physical_units, 10015);
-  set(Attribute::threads_per_block, 56);
   set(Attribute::shared_per_block, 74);
-  set(Attribute::shared_per_block_optin, 74);
-  set(Attribute::registers_per_block, 71);
-  set(Attribute::major, 23);
-  set(Attribute::minor, 61);
   set(Attribute::integrated, 16);
-  set(Attribute::l2_bytes, 19);
-  set(Attribute::clock_khz, 5);
-  set(Attribute::memory_clock_khz, 60);
-  set(Attribute::memory_bus_bits, 59);
   set(Attribute::pci_domain, 69);
   set(Attribute::pci_bus, 67);
   set(Attribute::pci_device, 68);
-  set(Attribute::cooperative_launch, 10);
 }
 
 std::vector<std::string> versions(std::string_view name) {
@@ -148,7 +138,6 @@ void bind_runtime(const Library& library, Driver& driver, std::vector<std::strin
   library.bind(hip.memcpy_async, {"hipMemcpyAsync"}, missing);
   library.bind(hip.memset_async, {"hipMemsetAsync"}, missing);
   library.bind(call.stream_create, {"hipStreamCreateWithFlags"}, missing);
-  library.bind(call.stream_destroy, {"hipStreamDestroy"}, missing);
   library.bind(call.stream_synchronize, {"hipStreamSynchronize"}, missing);
   library.bind(call.stream_query, {"hipStreamQuery"}, missing);
   library.bind(call.stream_wait, {"hipStreamWaitEvent"}, missing);
@@ -156,13 +145,11 @@ void bind_runtime(const Library& library, Driver& driver, std::vector<std::strin
   library.bind(call.event_destroy, {"hipEventDestroy"}, missing);
   library.bind(call.event_record, {"hipEventRecord"}, missing);
   library.bind(call.event_query, {"hipEventQuery"}, missing);
-  library.bind(call.event_synchronize, {"hipEventSynchronize"}, missing);
   library.bind(call.event_elapsed, {"hipEventElapsedTime"}, missing);
   library.bind(call.module_load, {"hipModuleLoadData"}, missing);
   library.bind(call.module_unload, {"hipModuleUnload"}, missing);
   library.bind(call.module_function, {"hipModuleGetFunction"}, missing);
   library.bind(call.function_attribute, {"hipFuncGetAttribute"}, missing);
-  library.bind(call.occupancy, {"hipModuleOccupancyMaxActiveBlocksPerMultiprocessor"}, missing);
   library.bind(call.launch, {"hipModuleLaunchKernel"}, missing);
   library.bind(call.capture_begin, {"hipStreamBeginCapture"}, missing);
   library.bind(call.capture_end, {"hipStreamEndCapture"}, missing);
