@@ -111,7 +111,9 @@ std::optional<Row> measure(const llm::Model& model, std::int64_t length, const B
   std::vector<llm::Sampler*> choosers;
   for (llm::Sampler& sampler : samplers) choosers.push_back(&sampler);
   std::vector<double> prompt_seconds, token_seconds;
-  for (int repeat = 0; repeat <= options.repeats; ++repeat) {
+  // Before it counts: plans are made and kernels compiled, and a GPU's replays are compared with their steps.
+  const int before = model.device().kind == DeviceKind::cpu ? 1 : 2;
+  for (int repeat = -before; repeat < options.repeats; ++repeat) {
     for (llm::Session& session : sessions) session.truncate(0);
     auto start = Clock::now();
     for (llm::Session& session : sessions) {
@@ -126,7 +128,7 @@ std::optional<Row> measure(const llm::Model& model, std::int64_t length, const B
       for (std::size_t k = 0; k < next.size(); ++k) next[k] = {chosen[k].value_or(prompt[0])};
       if (interrupt.requested()) return std::nullopt;
     }
-    if (repeat == 0) continue;  // plans are made and kernels compiled
+    if (repeat < 0) continue;
     prompt_seconds.push_back(first);
     token_seconds.push_back(seconds_since(start) / static_cast<double>(options.tokens) / count);
   }
