@@ -114,6 +114,9 @@ TEST(Grammar, WrongGrammarsAreRefused) {
   refused("root ::= \"a\"{1000}{1000}{1000}", {"too large"});
   refused("root ::= \"\"{1000000}{1000000}", {"too large"});
   refused("root ::= (\"a\" | b){500000}\nb ::= \"b\"", {"too large"});
+  std::string same = "\"a\"";
+  for (int i = 0; i < 2000; ++i) same += "|\"a\"";
+  refused("root ::= (" + same + "){100000}", {"too large", "transitions"});
   refused("root ::= " + std::string(100000, '(') + "\"a\"", {"nested"});
   refused("root ::= \"a\"" + std::string(100000, '*'), {"repetition"});
 }
@@ -198,6 +201,16 @@ TEST(Grammar, SchemasThatAreNotKnownAreRefused) {
   refused(deep, {"nested"});
 }
 
+// Many references to one large schema: what is put together is counted before it grows.
+TEST(Grammar, SchemasThatTakeTooLongToPutTogetherAreRefused) {
+  nlohmann::ordered_json large, all = nlohmann::ordered_json::array();
+  for (int i = 0; i < 3000; ++i) large["properties"][fmt::format("p{}", i)] = {{"type", "string"}};
+  for (int i = 0; i < 5000; ++i) all.push_back({{"$ref", "#/$defs/large"}});
+  const nlohmann::ordered_json schema{{"$defs", {{"large", large}}}, {"allOf", all}};
+  expect_error<FormatError>([&] { Grammar::from_json_schema(schema.dump()); },
+                            {"schemas of more than 262144 values have to be put together"});
+}
+
 // The tokens that are allowed are those that stepping through their bytes allows.
 class Masks : public testing::Test {
  protected:
@@ -251,6 +264,25 @@ TEST_F(Masks, OfALargeVocabulary) {
   if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is not there";
   const Tokenizer tokenizer = Tokenizer::load(path);
   check(tokenizer, Grammar::from_json_schema(person), 3, 12);
+}
+
+// Each of the 4500 ways to read a letter would be tried with every token.
+TEST(Grammar, WorkForATokenIsBounded) {
+  const auto path = shared / "tokenizers" / "vectors" / "ggml-vocab-gpt-2.gguf";
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is not there";
+  const Tokenizer tokenizer = Tokenizer::load(path);
+  std::vector<float> scores(static_cast<std::size_t>(tokenizer.size()));
+  grammar::TokenMask slow(Grammar::parse("root ::= ([a-z]?){4500}"), tokenizer);
+  expect_error<Error>([&] { slow.apply(scores); }, {"too many ways to go on"});
+  // As many ways that lead to few tokens each are fine.
+  std::string texts = "\"item 0\"";
+  for (int i = 1; i < 4500; ++i) texts += fmt::format(" | \"item {}\"", i);
+  grammar::TokenMask mask(Grammar::parse("root ::= " + texts), tokenizer);
+  for (const char* token : {"item", "\u0120"}) {
+    EXPECT_NO_THROW(mask.apply(scores));
+    mask.push(*tokenizer.find(token));
+  }
+  EXPECT_NO_THROW(mask.apply(scores));
 }
 
 TEST(Grammar, DeadEndsAreSaid) {

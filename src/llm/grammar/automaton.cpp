@@ -12,7 +12,7 @@
 namespace hearth::llm::grammar {
 namespace {
 
-constexpr std::size_t most_states = std::size_t{1} << 18;
+constexpr std::size_t most_states = std::size_t{1} << 18, most_transitions = std::size_t{1} << 20;
 
 std::size_t index(std::int32_t number) { return static_cast<std::size_t>(number); }
 
@@ -33,24 +33,32 @@ class Builder {
 
  private:
   std::int32_t fresh() {
-    if (automaton_.states.size() >= most_states)
-      throw FormatError(
-          fmt::format("[grammar] rule '{}': the grammar is too large; repetitions count as often as "
-                      "they may come ({} states are possible)",
-                      *name_, most_states));
+    if (automaton_.states.size() >= most_states) too_large(most_states, "states");
     automaton_.states.emplace_back();
     return static_cast<std::int32_t>(automaton_.states.size()) - 1;
   }
-  State& at(std::int32_t state) { return automaton_.states[static_cast<std::size_t>(state)]; }
+  // A state that gets one more edge, jump or call.
+  State& leaving(std::int32_t state) {
+    if (++transitions_ > most_transitions) too_large(most_transitions, "transitions");
+    return automaton_.states[index(state)];
+  }
   void edge(std::int32_t from, std::int32_t to, std::uint8_t first, std::uint8_t last) {
-    at(from).edges.push_back({first, last, to});
+    leaving(from).edges.push_back({first, last, to});
+  }
+  void jump(std::int32_t from, std::int32_t to) { leaving(from).jumps.push_back(to); }
+
+  [[noreturn]] void too_large(std::size_t most, const char* what) const {
+    throw FormatError(
+        fmt::format("[grammar] rule '{}': the grammar is too large; repetitions count as often as they may "
+                    "come ({} {} are possible)",
+                    *name_, most, what));
   }
 
   // Ways from `from` to `to`. Adds nothing that leads into `from` or out of `to`, so that both can be shared.
   void build(const Expression& e, std::int32_t from, std::int32_t to) {
     switch (e.kind) {
       case Expression::Kind::text:
-        if (e.text.empty()) at(from).jumps.push_back(to);
+        if (e.text.empty()) jump(from, to);
         for (std::size_t i = 0; i < e.text.size(); ++i) {
           const std::int32_t next = i + 1 < e.text.size() ? fresh() : to;
           edge(from, next, static_cast<std::uint8_t>(e.text[i]), static_cast<std::uint8_t>(e.text[i]));
@@ -61,7 +69,7 @@ class Builder {
         for (const PointRange& range : e.points) build_points(range, from, to);
         break;
       case Expression::Kind::sequence:
-        if (e.parts.empty()) at(from).jumps.push_back(to);
+        if (e.parts.empty()) jump(from, to);
         for (std::size_t i = 0; i < e.parts.size(); ++i) {
           const std::int32_t next = i + 1 < e.parts.size() ? fresh() : to;
           build(e.parts[i], from, next);
@@ -75,7 +83,7 @@ class Builder {
         build_repeat(e, from, to);
         break;
       case Expression::Kind::call:
-        at(from).calls.push_back({e.rule, to});
+        leaving(from).calls.push_back({e.rule, to});
         break;
     }
   }
@@ -89,18 +97,18 @@ class Builder {
     }
     if (e.most < 0) {
       const std::int32_t loop = fresh();
-      at(from).jumps.push_back(loop);
+      jump(from, loop);
       build(part, loop, loop);
-      at(loop).jumps.push_back(to);
+      jump(loop, to);
       return;
     }
     for (std::int64_t i = e.least; i < e.most; ++i) {
       const std::int32_t next = fresh();
-      at(from).jumps.push_back(to);
+      jump(from, to);
       build(part, from, next);
       from = next;
     }
-    at(from).jumps.push_back(to);
+    jump(from, to);
   }
 
   // Code points of one length in UTF-8 are a range of strings of bytes.
@@ -136,6 +144,7 @@ class Builder {
   }
 
   const std::string* name_ = nullptr;
+  std::size_t transitions_ = 0;
   Automaton automaton_;
 };
 

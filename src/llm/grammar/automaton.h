@@ -36,7 +36,8 @@ struct Automaton {
 };
 
 // From every state that can be reached, the text can come to an end. Throws FormatError naming a rule that
-// can begin with itself or never ends, and for rules that would take more than 2^18 states.
+// can begin with itself or never ends, and for rules that would take more than 2^18 states or 2^20
+// transitions.
 Automaton make_automaton(const Rules& rules);
 
 }  // namespace hearth::llm::grammar

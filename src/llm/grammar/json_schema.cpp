@@ -17,9 +17,17 @@ namespace {
 
 constexpr int most_schemas = 64, most_values = 10000;
 constexpr std::size_t most_alternatives = 500;  // each is compared with each
+constexpr std::size_t most_merged = 1 << 18;    // values of schemas that are put together or told apart
 constexpr std::size_t most_text = 1 << 20;
 constexpr std::size_t longest_name = 256;  // of properties, where others may come
 constexpr std::int64_t most_count = 1 << 18;
+
+std::size_t values_in(const Schema& schema) {
+  std::size_t count = 1;
+  if (schema.is_structured())
+    for (const Schema& part : schema) count += values_in(part);
+  return count;
+}
 
 class Compiler {
  public:
@@ -86,12 +94,26 @@ class Compiler {
     }
   }
 
-  Schema resolved(const Schema& schema) const {
+  const Schema& resolved(const Schema& schema) const {
     const Schema* at = &schema;
     for (int i = 0; i < most_schemas && at->is_object() && at->contains("$ref") && (*at)["$ref"].is_string();
          ++i)
       at = &target((*at)["$ref"].get<std::string>());
     return *at;
+  }
+
+  void count_merged(const Schema& schema) {
+    merged_ += values_in(schema);
+    if (merged_ > most_merged)
+      fail(fmt::format("schemas of more than {} values have to be put together", most_merged));
+  }
+
+  // What holds by a schema and by what another refers to.
+  Schema merged(const Schema& a, const Schema& b) {
+    const Schema& other = resolved(b);
+    count_merged(a);
+    count_merged(other);
+    return here([&] { return both(a, other); });
   }
 
   Expression referenced(const std::string& reference) {
@@ -128,23 +150,27 @@ class Compiler {
     if (keyword == "$ref") {
       if (!given.is_string()) fail("$ref is not a string");
       if (alone) return referenced(given.get<std::string>());
-      return value(here([&] { return both(rest, resolved(schema)); }), "$ref");
+      return value(merged(rest, schema), "$ref");
     }
     if (!given.is_array() || given.empty()) fail(fmt::format("{} is not a list of schemas", keyword));
     if (keyword == "allOf") {
-      for (const Schema& part : given) rest = here([&] { return both(rest, resolved(part)); });
+      for (const Schema& part : given) rest = merged(rest, part);
       return value(rest, keyword);
     }
-    if (keyword == "oneOf" && given.size() > most_alternatives) fail("too many alternatives");
-    if (keyword == "oneOf")
+    if (keyword == "oneOf") {
+      if (given.size() > most_alternatives) fail("too many alternatives");
+      for (const Schema& part : given) count_merged(resolved(part));
       for (std::size_t i = 0; i < given.size(); ++i)
         for (std::size_t k = 0; k < i; ++k)
-          if (!here([&] { return apart(given[i], given[k], [&](const Schema& s) { return resolved(s); }); }))
+          if (!here([&] {
+                return apart(given[i], given[k],
+                             [&](const Schema& s) -> const Schema& { return resolved(s); });
+              }))
             fail(fmt::format("oneOf: {} and {} may hold at once; anyOf is known", k, i));
+    }
     std::vector<Expression> options;
     for (std::size_t i = 0; i < given.size(); ++i)
-      options.push_back(value(alone ? given[i] : here([&] { return both(rest, resolved(given[i])); }),
-                              fmt::format("{}/{}", keyword, i)));
+      options.push_back(value(alone ? given[i] : merged(rest, given[i]), fmt::format("{}/{}", keyword, i)));
     return choice(std::move(options));
   }
 
@@ -338,6 +364,7 @@ class Compiler {
     const Schema required = schema.contains("required") ? schema["required"] : Schema::array();
     if (!properties.is_object()) fail("properties is not an object");
     if (!required.is_array()) fail("required is not a list");
+    if (required.size() > most_values) fail("too many properties are required");
     const Schema additional =
         schema.contains("additionalProperties") ? schema["additionalProperties"] : Schema(properties.empty());
     std::vector<Property> all;
@@ -391,6 +418,7 @@ class Compiler {
   Rules rules_;
   std::map<std::string, int> references_;
   std::vector<std::string> path_;
+  std::size_t merged_ = 0;
   int space_ = 0, character_ = 0, any_ = -1, values_ = 0;
 };
 

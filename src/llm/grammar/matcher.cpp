@@ -14,6 +14,8 @@ namespace {
 constexpr std::int32_t root_frame = 0, unknown_frame = 1;
 constexpr std::size_t most_configurations = 10000;  // of one place
 constexpr std::size_t much = 100000;                // places or frames
+constexpr std::size_t many = 4000000;               // configurations of all places
+constexpr std::size_t closing_work = 32;            // for a configuration; for an edge that is looked at, 1
 
 }  // namespace
 
@@ -28,7 +30,14 @@ void Matcher::clear() {
   places_.clear();
   steps_.clear();
   place_numbers_.clear();
+  held_ = 0;
   close({});  // nowhere
+}
+
+void Matcher::spend(std::size_t work) {
+  if (work > work_left_)
+    throw Error("[grammar] there are too many ways to go on with the text: the grammar is too ambiguous");
+  work_left_ -= work;
 }
 
 std::int32_t Matcher::frame(std::int32_t state, std::int32_t parent) {
@@ -54,6 +63,7 @@ Place Matcher::close(std::vector<Configuration> open) {
     const auto [at, within] = open.back();
     open.pop_back();
     const State& state = automaton_.states[index(at)];
+    spend(closing_work * (1 + state.jumps.size() + state.calls.size()));
     if (!state.edges.empty()) content.configurations.push_back({at, within});
     for (const std::int32_t to : state.jumps) push({to, within});
     for (const State::Call& called : state.calls) {
@@ -78,6 +88,7 @@ Place Matcher::number_of(Content content) {
   const auto [number, added] =
       place_numbers_.try_emplace({content.configurations, flags}, static_cast<Place>(places_.size()));
   if (added) {
+    held_ += content.configurations.size();
     places_.push_back(std::move(content));
     steps_.resize(steps_.size() + index(automaton_.byte_classes), -1);
   }
@@ -88,9 +99,12 @@ Place Matcher::step(Place place, std::uint8_t byte) {
   const std::size_t known = index(place) * index(automaton_.byte_classes) + automaton_.byte_class[byte];
   if (steps_[known] >= 0) return steps_[known];
   std::vector<Configuration> next;
-  for (const auto& [state, within] : places_[index(place)].configurations)
-    for (const State::Edge& edge : automaton_.states[index(state)].edges)
+  for (const auto& [state, within] : places_[index(place)].configurations) {
+    const std::vector<State::Edge>& edges = automaton_.states[index(state)].edges;
+    spend(edges.size());
+    for (const State::Edge& edge : edges)
       if (edge.first <= byte && byte <= edge.last) next.push_back({edge.to, within});
+  }
   std::sort(next.begin(), next.end());
   next.erase(std::unique(next.begin(), next.end()), next.end());
   const Place result = close(std::move(next));
@@ -109,7 +123,7 @@ Place Matcher::step(Place place, std::string_view bytes) {
 Place Matcher::lonely(std::int32_t state) { return close({{state, unknown_frame}}); }
 
 Place Matcher::forget_all_but(Place place) {
-  if (places_.size() < much && frames_.size() < much) return place;
+  if (places_.size() < much && frames_.size() < much && held_ < many) return place;
   const std::vector<Frame> old = std::move(frames_);
   const Content kept = places_[index(place)];
   clear();

@@ -1,7 +1,9 @@
 // Reading a text by an automaton, byte by byte, along all ways at once.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <string_view>
 #include <unordered_map>
@@ -41,6 +43,11 @@ class Matcher {
   // Whether the text may have left the rule of the lonely() state that it began in.
   bool leaves(Place place) const { return places_[index(place)].leaves; }
 
+  // Bounds the work until it is allowed again: steps that were not taken before, and what others spend.
+  void allow_work(std::size_t work) { work_left_ = work; }
+  // Throws Error where less is left.
+  void spend(std::size_t work);
+
   // Forgets all but this place, once much is remembered; its number is another one then.
   Place forget_all_but(Place place);
 
@@ -66,6 +73,8 @@ class Matcher {
   std::vector<Place> steps_;  // byte_classes of each place; -1: not taken yet
   std::map<std::pair<std::vector<Configuration>, int>, Place> place_numbers_;
   Place start_ = nowhere;
+  std::size_t held_ = 0;  // configurations of all places
+  std::size_t work_left_ = std::numeric_limits<std::size_t>::max();
 };
 
 }  // namespace hearth::llm::grammar

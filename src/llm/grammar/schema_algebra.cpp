@@ -10,6 +10,8 @@
 namespace hearth::llm::grammar {
 namespace {
 
+constexpr std::size_t most_properties = 10000;  // of two schemas; names are looked for one by one
+
 const std::set<std::string> all_types{"null", "boolean", "integer", "number", "string", "array", "object"};
 
 bool lists(const Schema& array, const Schema& value) {
@@ -17,15 +19,17 @@ bool lists(const Schema& array, const Schema& value) {
 }
 
 Schema common(const Schema& a, const Schema& b) {
+  const std::set<Schema> of_b(b.begin(), b.end());
   Schema result = Schema::array();
   for (const Schema& item : a)
-    if (lists(b, item)) result.push_back(item);
+    if (of_b.contains(item)) result.push_back(item);
   return result;
 }
 
 Schema united(Schema a, const Schema& b) {
+  std::set<Schema> of_a(a.begin(), a.end());
   for (const Schema& item : b)
-    if (!lists(a, item)) a.push_back(item);
+    if (of_a.insert(item).second) a.push_back(item);
   return a;
 }
 
@@ -89,6 +93,8 @@ Schema both(const Schema& a, const Schema& b) {
       if (types.empty()) throw ValueError("no type is allowed by both of two schemas");
       result[keyword] = type_list(types);
     } else if (keyword == "properties" && other.is_object() && value.is_object()) {
+      if (other.size() + value.size() > most_properties)
+        throw ValueError("too many properties to put together");
       for (const auto& [name, schema] : value.items())
         result[keyword][name] = other.contains(name) ? both(other[name], schema) : schema;
     } else if (keyword == "required" && other.is_array() && value.is_array()) {
@@ -120,8 +126,9 @@ Schema both(const Schema& a, const Schema& b) {
   return result;
 }
 
-bool apart(const Schema& left, const Schema& right, const std::function<Schema(const Schema&)>& resolve) {
-  const Schema a = resolve(left), b = resolve(right);
+bool apart(const Schema& left, const Schema& right,
+           const std::function<const Schema&(const Schema&)>& resolve) {
+  const Schema &a = resolve(left), &b = resolve(right);
   if (a == false || b == false) return true;
   if (!a.is_object() || !b.is_object()) return false;
   const Schema a_values = values_of(a), b_values = values_of(b);

@@ -22,6 +22,6 @@ std::set<std::string> types_of(const Schema& schema);
 
 // Whether nothing can be valid by both, as far as types, constants and required properties show it.
 // `resolve` follows references.
-bool apart(const Schema& a, const Schema& b, const std::function<Schema(const Schema&)>& resolve);
+bool apart(const Schema& a, const Schema& b, const std::function<const Schema&(const Schema&)>& resolve);
 
 }  // namespace hearth::llm::grammar

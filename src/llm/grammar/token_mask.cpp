@@ -12,6 +12,9 @@ namespace hearth::llm::grammar {
 namespace {
 
 constexpr std::size_t most_remembered = std::size_t{64} << 20;  // bytes of masks
+// For a token, which is some tenths of a second: a node of a trie that is looked at takes 1, a token that is
+// put into a new one 8.
+constexpr std::size_t most_work = std::size_t{1} << 25, work_per_open_token = 8;
 
 // Tokens that are text. Others are never part of a grammar's text.
 std::vector<TokenId> texts_of(const Tokenizer& tokenizer) {
@@ -33,7 +36,8 @@ void walk(const TokenTrie& trie, Matcher& matcher, Place start, const Found& fou
   std::vector<Place> places{start};  // by depth
   const auto nodes = trie.nodes();
   const auto tokens = trie.tokens();
-  for (std::size_t i = 0; i < nodes.size();) {
+  std::size_t steps = 0;
+  for (std::size_t i = 0; i < nodes.size(); ++steps) {
     const TokenTrie::Node& node = nodes[i];
     const auto depth = static_cast<std::size_t>(node.depth);
     places.resize(depth + 1);
@@ -50,6 +54,7 @@ void walk(const TokenTrie& trie, Matcher& matcher, Place start, const Found& fou
     places.push_back(place);
     ++i;
   }
+  matcher.spend(steps);
 }
 
 }  // namespace
@@ -81,12 +86,14 @@ const TokenMask::Decided& TokenMask::decided(std::int32_t state) {
           left = left || matcher_.leaves(places[depth]);
         if (left) open.insert(open.end(), tokens.begin(), tokens.end());
       });
+  matcher_.spend(work_per_open_token * open.size());
   TokenTrie trie(std::move(open), [&](TokenId token) { return tokenizer_.bytes(token); });
   return decided_.emplace(state, Decided{std::move(bits), std::move(trie)}).first->second;
 }
 
 TokenMask::Bits TokenMask::allowed() {
   place_ = matcher_.forget_all_but(place_);
+  matcher_.allow_work(most_work);
   Bits bits((static_cast<std::size_t>(tokenizer_.size()) + 63) / 64);
   // By state: a state in several calls is looked at once.
   std::int32_t last = -1;
@@ -115,6 +122,7 @@ void TokenMask::apply(std::span<float> scores) {
 }
 
 void TokenMask::push(TokenId token) {
+  matcher_.allow_work(most_work);
   const Place next = matcher_.step(place_, tokenizer_.bytes(token));
   if (next == nowhere) throw Error(fmt::format("[grammar] token {} may not come here", token));
   place_ = next;

@@ -24,7 +24,7 @@ class TokenMask {
   const Grammar& grammar() const { return grammar_; }
   void restart();
   // Puts -infinity in the places of tokens that may not come next. Tokens that end a generation may come
-  // where the text may end.
+  // where the text may end. Throws Error where the grammar is so ambiguous that it would take long.
   void apply(std::span<float> scores);
   // Throws Error for a token that may not come.
   void push(TokenId token);
