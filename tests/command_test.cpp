@@ -183,6 +183,19 @@ TEST_F(Command, ChatForgetsTheOldestMessagesWhereItMay) {
   EXPECT_EQ(nlohmann::json::parse(saved).size(), 7u);  // all of them, with the system's
 }
 
+TEST_F(Command, ChatLoadsConversationsOnly) {
+  const test::TemporaryFolder folder;
+  folder.put("template", "{{ messages }}");
+  for (const auto& [text, expected] : {std::pair{std::string("[1]"), "not a conversation"},
+                                       std::pair{std::string(200000, '['), "nested too deep"}}) {
+    folder.put("input", "/load " + folder.put("talk", text).string() + "\n");
+    const Ran talk = run("chat '" HEARTH_MODELS_DIR "/storyteller.gguf' --device cpu --template '" +
+                         (folder / "template").string() + "' <'" + (folder / "input").string() + "'");
+    EXPECT_EQ(talk.status, 1);
+    EXPECT_NE(talk.errors.find(expected), std::string::npos) << talk.errors;
+  }
+}
+
 TEST_F(Command, VersionAndHelp) {
   const Ran version = run("--version");
   EXPECT_EQ(version.status, 0);
@@ -402,6 +415,8 @@ TEST_F(ModelCommand, InspectsFilesAndFolders) {
   error("'" + empty.put("short", "").string() + "'");
   error("'" + empty.put("cut.gguf", "GGUF\3").string() + "'");
   error("'" + (empty / "none").string() + "'");
+  empty.put("config.json", "{\"x\": " + std::string(200000, '[') + std::string(200000, ']') + "}");
+  EXPECT_NE(error("'" + empty.path().string() + "'").find("nested too deep"), std::string::npos);
   EXPECT_NE(error("--tensors nothing '" + stories_file + "'").find("no tensor is named like"),
             std::string::npos);
 }

@@ -7,11 +7,13 @@
 #include <iostream>
 #include <memory>
 
+#include "base/file.h"
 #include "base/say.h"
 #include "cli/commands.h"
 #include "cli/language_model.h"
 #include "hearth/chat_template.h"
 #include "hearth/error.h"
+#include "llm/bounded_json.h"
 #include "llm/chat_tokens.h"
 #include "train/interrupt.h"
 
@@ -30,12 +32,6 @@ constexpr std::string_view chat_help =
     "/load FILE     go on with one\n"
     "/exit          leave (so does the end of the input)\n";
 
-std::string text_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw FileError(fmt::format("cannot open {}", path));
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
 class Conversation {
  public:
   Conversation(const ChatCommandOptions& options, const llm::GenerateOptions& generate,
@@ -44,7 +40,8 @@ class Conversation {
         generate_(generate),
         model_(model),
         session_(model),
-        template_(options.template_file.empty() ? model.chat_template() : text_of(options.template_file)) {
+        template_(options.template_file.empty() ? model.chat_template()
+                                                : read_text_file(options.template_file)) {
     begin(options.system);
   }
 
@@ -153,8 +150,16 @@ class Conversation {
     if (!file) throw FileError(fmt::format("cannot write {}", path));
   }
 
+  static nlohmann::ordered_json parsed(const std::string& path) {
+    try {
+      return llm::parse_bounded(read_text_file(path));
+    } catch (const FormatError& error) {
+      throw FormatError(fmt::format("{}: {}", path, error.what()));
+    }
+  }
+
   void load(const std::string& path) {
-    const auto json = nlohmann::ordered_json::parse(text_of(path), nullptr, false);
+    const auto json = parsed(path);
     bool fine = json.is_array();
     if (fine)
       for (const auto& message : json)

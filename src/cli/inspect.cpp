@@ -17,6 +17,7 @@
 #include "hearth/gguf.h"
 #include "hearth/io.h"
 #include "io/bytes.h"
+#include "io/parse_json.h"
 
 namespace hearth::cli {
 namespace {
@@ -92,7 +93,7 @@ void add_members(const nlohmann::json& object, const std::string& prefix, Conten
 Contents read_folder(const std::filesystem::path& path) {
   Contents contents;
   if (const auto config = path / "config.json"; std::filesystem::exists(config)) {
-    const auto members = nlohmann::json::parse(read_text_file(config), nullptr, false);
+    const auto members = io::parse_json(read_text_file(config), config.string());
     if (!members.is_object()) throw FormatError(fmt::format("{}: not a JSON object", config.string()));
     add_members(members, "", contents);
   }

@@ -9,6 +9,7 @@
 #include "hearth/error.h"
 #include "hearth/hrm_data.h"
 #include "hrm/random_source.h"
+#include "io/parse_json.h"
 
 namespace hearth::hrm {
 namespace {
@@ -35,7 +36,7 @@ ArcGrid grid_from(const nlohmann::json& json, const std::string& where) {
 }
 
 ArcTask task_from(const std::filesystem::path& path) {
-  const auto json = nlohmann::json::parse(read_text_file(path), nullptr, false);
+  const auto json = io::parse_json(read_text_file(path), path.string());
   ArcTask task{.name = path.stem().string(), .train = {}, .test = {}};
   if (!json.is_object()) throw FormatError(fmt::format("[load_arc] {}: not a JSON object", path.string()));
   for (const auto& [part, pairs] : {std::pair{"train", &task.train}, std::pair{"test", &task.test}}) {

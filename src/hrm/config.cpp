@@ -6,6 +6,7 @@
 
 #include "hearth/error.h"
 #include "hearth/hrm.h"
+#include "io/parse_json.h"
 
 namespace hearth::hrm {
 
@@ -154,7 +155,7 @@ std::string to_json(const HrmConfig& config) {
 }
 
 HrmConfig config_from_json(const std::string& text) {
-  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+  const nlohmann::json json = io::parse_json(text, "[HrmConfig]");
   if (!json.is_object()) throw FormatError("[HrmConfig] not a JSON object");
   HrmConfig config;
   for_each_member(config, [&]<typename T>(const char* name, T& value) {

@@ -10,6 +10,7 @@
 #include "hearth/hrm_data.h"
 #include "hearth/io.h"
 #include "hrm/random_source.h"
+#include "io/parse_json.h"
 
 namespace hearth::hrm {
 namespace {
@@ -57,7 +58,7 @@ class DataReader {
 
   ReferenceData read(std::uint64_t seed) {
     const auto path = folder_ / "dataset.json";
-    const auto json = nlohmann::json::parse(read_text_file(path), nullptr, false);
+    const auto json = io::parse_json(read_text_file(path), path.string());
     if (!json.is_object()) fail("dataset.json is not a JSON object");
     const auto integer = [&](const char* name) {
       if (!json.contains(name) || !json[name].is_number_integer())

@@ -2,14 +2,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 
+#include "base/file.h"
 #include "hearth/error.h"
 #include "hearth/io.h"
 #include "hearth/ops.h"
+#include "io/parse_json.h"
 #include "llm/folder_config.h"
 #include "llm/refuse.h"
 #include "llm/weights.h"
@@ -17,16 +17,8 @@
 namespace hearth::llm {
 namespace {
 
-std::string read_text(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw FileError(fmt::format("cannot open {}", path.string()));
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
 nlohmann::json read_json(const std::filesystem::path& path) {
-  auto json = nlohmann::json::parse(read_text(path), nullptr, false);
+  auto json = io::parse_json(read_text_file(path), path.string());
   if (!json.is_object()) refuse(path, "not a JSON object");
   return json;
 }
@@ -34,7 +26,7 @@ nlohmann::json read_json(const std::filesystem::path& path) {
 // In a file of its own, or in tokenizer_config.json as a text or as a list of named ones.
 std::string read_chat_template(const std::filesystem::path& folder) {
   if (std::filesystem::exists(folder / "chat_template.jinja"))
-    return read_text(folder / "chat_template.jinja");
+    return read_text_file(folder / "chat_template.jinja");
   const auto path = folder / "tokenizer_config.json";
   if (!std::filesystem::exists(path)) return {};
   const auto json = read_json(path);
@@ -42,8 +34,12 @@ std::string read_chat_template(const std::filesystem::path& folder) {
   if (found == json.end()) return {};
   if (found->is_string()) return found->get<std::string>();
   if (found->is_array())
-    for (const auto& entry : *found)
-      if (entry.is_object() && entry.value("name", "") == "default") return entry.value("template", "");
+    for (const auto& entry : *found) {
+      const auto is_text = [&](const char* name) { return entry.contains(name) && entry[name].is_string(); };
+      if (!entry.is_object() || !is_text("name") || !is_text("template"))
+        refuse(path, "chat_template must be a text, or a list of objects with the texts name and template");
+      if (entry["name"] == "default") return entry["template"].get<std::string>();
+    }
   return {};
 }
 

@@ -19,6 +19,7 @@
 #include "hearth/ops.h"
 #include "hearth/optim.h"
 #include "hearth/random.h"
+#include "io/parse_json.h"
 #include "io/tokenizer/bpe_training.h"
 #include "io/tokenizer/json_writer.h"
 #include "llm/gguf_export.h"
@@ -146,7 +147,7 @@ nlohmann::json run_json(const TrainingOptions& o, const models::LlamaOptions& mo
 
 // A run is resumed with what it was begun with.
 void check_same_run(const nlohmann::json& asked, const std::filesystem::path& path) {
-  const auto before = nlohmann::json::parse(read_text_file(path), nullptr, false);
+  const auto before = io::parse_json(read_text_file(path), path.string());
   if (!before.is_object()) throw FormatError(fmt::format("{}: not a JSON object", path.string()));
   std::string differences;
   for (const auto& [name, value] : asked.items())

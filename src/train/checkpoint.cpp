@@ -11,6 +11,7 @@
 #include "hearth/eval.h"
 #include "hearth/io.h"
 #include "hearth/train.h"
+#include "io/parse_json.h"
 
 namespace hearth::train {
 namespace {
@@ -34,7 +35,7 @@ Checkpoint read_checkpoint(const std::filesystem::path& path) {
     throw FormatError(
         fmt::format("{}: not a training checkpoint: no \"{}\" in its metadata", path.string(), counters_key));
   Checkpoint checkpoint;
-  checkpoint.counters = nlohmann::json::parse(found->second, nullptr, false);
+  checkpoint.counters = io::parse_json(found->second, path.string());
   if (!checkpoint.counters.is_object() || !checkpoint.counters.contains("version"))
     throw FormatError(
         fmt::format("{}: its \"{}\" is not a JSON object with a version", path.string(), counters_key));
