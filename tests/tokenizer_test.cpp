@@ -268,6 +268,26 @@ TEST(TokenizerGolden, OtherModelsInGguf) {
   EXPECT_EQ(bert.decode(bert.encode("To be, or not", plain)), "to be , or not");
 }
 
+// A token that must not be used falls apart, into characters that need not be tokens.
+TEST(TokenizerGolden, UnusedTokensFallApart) {
+  const TemporaryFolder folder;
+  const std::vector<std::string> texts{"<unk>", "<s>",          "</s>",         "\u2581",
+                                       "a",     "\u00e9\u00e8", "a\u00e9\u00e8"};
+  const std::vector<std::int32_t> kinds{2, 3, 3, 1, 1, 5, 5};
+  GgufWriter(folder / "f.gguf",
+             {{"general.architecture", "llama"},
+              {"tokenizer.ggml.model", "llama"},
+              {"tokenizer.ggml.add_space_prefix", false},
+              {"tokenizer.ggml.tokens", GgufArray{texts}},
+              {"tokenizer.ggml.scores", GgufArray{std::vector<float>(7, 0.0f)}},
+              {"tokenizer.ggml.token_type", GgufArray{kinds}}},
+             {})
+      .commit();
+  const Tokenizer tokenizer = Tokenizer::load(folder / "f.gguf");
+  EXPECT_EQ(tokenizer.encode("\u00e9\u00e8", plain), (Ids{0}));
+  EXPECT_EQ(tokenizer.encode("a\u00e9\u00e8a", plain), (Ids{4, 0, 4}));
+}
+
 // ---- what must hold for any text
 
 const std::string local = HEARTH_GOLDEN_DIR "/tokenizers/";

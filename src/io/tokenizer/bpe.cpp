@@ -83,16 +83,14 @@ class Bpe : public Model {
     merging.run([&](const Symbol& left, const Symbol& right) { return merges_.find(left.id, right.id); });
     bool after_unknown = false;
     merging.for_each([&](const Symbol& symbol) {
-      if (symbol.id < 0 || symbol.id >= vocabulary_.size())
-        after_unknown =
-            add_unknown(piece.substr(symbol.begin, symbol.end - symbol.begin), after_unknown, tokens);
-      else
-        after_unknown = add_token(symbol.id, tokens);
+      const std::string_view text = piece.substr(symbol.begin, symbol.end - symbol.begin);
+      after_unknown = add_symbol(symbol.id, text, after_unknown, tokens);
     });
   }
 
  private:
   bool symbols_are_bytes() const { return options_.symbols != BpeSymbols::characters; }
+  bool is_token(TokenId symbol) const { return symbol >= 0 && symbol < vocabulary_.size(); }
 
   // The bytes of text that a token of the vocabulary is made of; nothing where no text is.
   std::optional<std::string> bytes_of(const Token& token) const {
@@ -196,18 +194,20 @@ class Bpe : public Model {
     }
   }
 
-  // Tokens that must not be used fall apart again.
-  bool add_token(TokenId id, std::vector<TokenId>& tokens) const {
+  // Tokens that must not be used fall apart again. These return whether an unknown token is last now.
+  bool add_symbol(TokenId id, std::string_view text, bool after_unknown, std::vector<TokenId>& tokens) const {
+    if (!is_token(id)) return add_unknown(text, after_unknown, tokens);
     if (const auto parts = parts_of_unused_.find(id); parts != parts_of_unused_.end()) {
-      add_token(parts->second.first, tokens);
-      add_token(parts->second.second, tokens);
-    } else {
-      tokens.push_back(id);
+      const auto [left, right] = parts->second;
+      const std::size_t size = is_token(left)        ? bytes_[static_cast<std::size_t>(left)].size()
+                               : symbols_are_bytes() ? 1
+                                                     : utf8_size(text[0]);
+      after_unknown = add_symbol(left, text.substr(0, size), after_unknown, tokens);
+      return add_symbol(right, text.substr(size), after_unknown, tokens);
     }
+    tokens.push_back(id);
     return false;
   }
-
-  // Returns whether an unknown token is last now.
   bool add_unknown(std::string_view character, bool after_unknown, std::vector<TokenId>& tokens) const {
     if (byte_tokens_.append(character, tokens)) return false;
     if (!unknown_) return after_unknown;
