@@ -35,12 +35,14 @@ std::string story_text(std::size_t begin, std::size_t size) {
   return read_text_file(shared / "data" / "text" / "tinystories_smallgpt.txt").substr(begin, size);
 }
 
+// Ids of a vocabulary that are no tokens may have no score.
 double largest_difference(const std::vector<std::vector<float>>& a,
                           const std::vector<std::vector<float>>& b) {
   double worst = 0;
   for (std::size_t i = 0; i < a.size(); ++i)
     for (std::size_t k = 0; k < a[i].size(); ++k)
-      worst = std::max(worst, std::abs(double(a[i][k]) - b[i][k]));
+      if (a[i][k] != -INFINITY && b[i][k] != -INFINITY)
+        worst = std::max(worst, std::abs(double(a[i][k]) - b[i][k]));
   return worst;
 }
 
@@ -126,8 +128,10 @@ TEST_F(ModelFiles, AFolderBecomesAFileThatMeansTheSame) {
 
 // A folder with random weights, biases and fused projections as the architecture has them.
 void write_folder(const TemporaryFolder& folder, const std::string& architecture) {
-  for (const char* name : {"tokenizer.json", "tokenizer_config.json"})
-    std::filesystem::copy_file(stories / "f32" / name, folder / name);
+  std::filesystem::copy_file(stories / "f32" / "tokenizer_config.json", folder / "tokenizer_config.json");
+  auto tokenizer = nlohmann::json::parse(read_text_file(stories / "f32" / "tokenizer.json"));
+  for (auto& token : tokenizer["added_tokens"]) token["rstrip"] = architecture == "phi3" && token["id"] != 0;
+  folder.put("tokenizer.json", tokenizer.dump());
   nlohmann::json config{{"model_type", architecture}, {"num_hidden_layers", 2},         {"hidden_size", 32},
                         {"num_attention_heads", 4},   {"num_key_value_heads", 2},       {"head_dim", 16},
                         {"intermediate_size", 96},    {"max_position_embeddings", 128}, {"vocab_size", 2050},
@@ -195,6 +199,41 @@ TEST_F(ModelFiles, WhatGgufHasNoNameForIsNamedAndWhatIsMissing) {
   expect_error<FileError>([&] { export_gguf(stories / "f32", folder / "no" / "out.gguf"); }, {"out.gguf"});
 }
 
+TEST_F(ModelFiles, ShapesAreThoseOfTheConfiguration) {
+  for (const auto& [name, shape] : {std::pair<std::string, Shape>{"self_attn.q_proj.weight", {2, 32}},
+                                    std::pair<std::string, Shape>{"self_attn.k_proj.bias", {8}},
+                                    std::pair<std::string, Shape>{"mlp.down_proj.weight", {32, 64}}}) {
+    const TemporaryFolder folder;
+    write_folder(folder, "llama");
+    TensorMap tensors = load_safetensors(folder / "model.safetensors");
+    tensors["model.layers.1." + name] = ones(shape).eval();
+    save_safetensors(folder / "model.safetensors", tensors);
+    expect_error<FormatError>([&] { export_gguf(folder.path(), folder / "out.gguf"); },
+                              {"tensor blk.1.", to_string(shape), "the configuration says"});
+  }
+}
+
+// What a model is not made of is quantised all the same.
+TEST_F(ModelFiles, FilesWithoutAnEmbeddingAreQuantised) {
+  const TemporaryFolder folder;
+  const std::vector<float> values(64, 1.0f);
+  GgufWriter writer(folder / "part.gguf", {{"general.architecture", std::string("llama")}},
+                    {{"blk.0.attn_q.weight", DType::f32, {2, 32}}});
+  writer.write(std::as_bytes(std::span(values)));
+  writer.commit();
+  export_gguf(folder / "part.gguf", folder / "out.gguf", {.type = "q8_0"});
+  EXPECT_EQ(GgufFile(folder / "out.gguf").type_name("blk.0.attn_q.weight"), "Q8_0");
+}
+
+// As deep as takes the whole stack when it is copied.
+TEST_F(ModelFiles, NestingWithoutEndIsRefused) {
+  const TemporaryFolder folder;
+  write_folder(folder, "llama");
+  folder.put("config.json",
+             R"({"model_type": "llama", "x": )" + std::string(200000, '[') + std::string(200000, ']') + "}");
+  expect_error<FormatError>([&] { open_model(folder.path()); }, {"config.json", "nested too deep"});
+}
+
 TEST_F(ModelFiles, ChatTemplatesAreKept) {
   const TemporaryFolder folder;
   write_folder(folder, "qwen2");
@@ -211,6 +250,9 @@ TEST_F(ModelFiles, ChatTemplatesAreKept) {
                              {{"name", "default"}, {"template", "three"}}};
   folder.put("tokenizer_config.json", config.dump());
   EXPECT_EQ(written(), "three");
+  config["chat_template"] = {{{"name", 1}, {"template", "two"}}};
+  folder.put("tokenizer_config.json", config.dump());
+  expect_error<FormatError>(written, {"tokenizer_config.json", "chat_template must be"});
   folder.put("chat_template.jinja", "four");
   EXPECT_EQ(written(), "four");
 }
@@ -239,8 +281,9 @@ TEST_F(ModelFiles, RealVocabulariesSurviveGguf) {
   for (const auto& [name, read] : cases) {
     SCOPED_TRACE(name);
     const tokenizer::Definition definition = read();
-    GgufMetadata metadata = tokenizer::to_gguf(definition, definition.tokens.size() + 5);
-    metadata["general.architecture"] = std::string("llama");
+    const std::string architecture = name == std::string("phi-3") ? "phi3" : "llama";
+    GgufMetadata metadata = tokenizer::to_gguf(definition, definition.tokens.size() + 5, architecture);
+    metadata["general.architecture"] = architecture;
     GgufWriter(folder / "vocabulary.gguf", metadata, {}).commit();
     const auto path = tokenizers / (name == std::string("gpt-2")   ? "gpt-2"
                                     : name == std::string("phi-3") ? "phi-3-mini"
@@ -255,8 +298,30 @@ TEST_F(ModelFiles, RealVocabulariesSurviveGguf) {
   const auto path = tokenizers / "tiktoken" / "cl100k_base.tiktoken";
   const auto ranks =
       tokenizer::read_ranks(read_text_file(path), *tokenizer::known_ranks("cl100k_base"), path.string());
-  expect_error<FormatError>([&] { tokenizer::to_gguf(ranks, ranks.tokens.size()); },
+  expect_error<FormatError>([&] { tokenizer::to_gguf(ranks, ranks.tokens.size(), "llama"); },
                             {"only byte-level and SentencePiece's BPE can be written"});
+}
+
+TEST_F(ModelFiles, WhatGgufCannotSayOfATokenizerIsRefused) {
+  const auto path = stories / "f32" / "tokenizer.json";
+  const auto original = nlohmann::json::parse(read_text_file(path));
+  const auto refused = [&](const nlohmann::json& json, std::initializer_list<std::string_view> parts) {
+    const auto definition = tokenizer::read_tokenizer_json(json.dump(), "tokenizer.json");
+    expect_error<FormatError>([&] { tokenizer::to_gguf(definition, definition.tokens.size(), "llama"); },
+                              parts);
+  };
+  for (const char* scheme : {"first", "always"}) {
+    auto json = original;
+    json["normalizer"] = nullptr;
+    json["pre_tokenizer"] = {
+        {"type", "Metaspace"}, {"replacement", "\u2581"}, {"prepend_scheme", scheme}, {"split", false}};
+    refused(json, {"tokenizer.json", "a space that it does not put before every part of a text"});
+  }
+  for (const char* attribute : {"lstrip", "rstrip", "single_word"}) {
+    auto json = original;
+    json["added_tokens"][1][attribute] = true;
+    refused(json, {"what token \"<|start_story|>\" does with the text beside it cannot be written"});
+  }
 }
 
 // ---- quantisation
@@ -463,6 +528,27 @@ TEST_F(ModelFiles, ImportanceIsTheSquaresOfWhatIsMultiplied) {
             importance.weights.at("blk.1.ffn_up.weight").squares);
   EXPECT_EQ(read.weights.at("blk.1.ffn_up.weight").count, 300);
   EXPECT_EQ(read.chunks, 3);
+}
+
+// Over several steps, each of which reads what those before it left in the cache.
+TEST(ImportanceFiles, AreNearlyTheSameWithAnyCache) {
+  std::vector<TokenId> tokens;
+  for (TokenId i = 0; i < 256; ++i) tokens.push_back(i * i % 509);
+  const auto measured = [&](DType cache) {
+    manual_seed(3);
+    const Model model = make_random_model(find_known_shape("tiny").config, {.type = DType::f32},
+                                          {.device = Device{}, .context = 256, .cache_dtype = cache});
+    return measure_importance(model, tokens, 256);
+  };
+  const Importance expected = measured(DType::f16), got = measured(DType::q8_0);
+  for (const auto& [name, sums] : expected.weights) {
+    double all = 0, difference = 0;
+    for (std::size_t i = 0; i < sums.squares.size(); ++i) {
+      all += sums.squares[i];
+      difference += std::abs(double(sums.squares[i]) - got.weights.at(name).squares[i]);
+    }
+    EXPECT_LT(difference, 0.01 * all) << name;
+  }
 }
 
 TEST(ImportanceFiles, ThatAreSomethingElseAreRefused) {

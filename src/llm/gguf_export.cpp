@@ -57,19 +57,9 @@ Source open_file(const std::filesystem::path& path) {
   return source;
 }
 
-// What every decoder has. Half a folder should not become a file.
-void check_complete(const ModelFile& model) {
-  std::vector<std::string> names{"token_embd.weight", "output_norm.weight"};
-  for (std::int64_t i = 0; i < model.config.layers; ++i)
-    for (const char* part : {"attn_norm", "attn_output", "ffn_norm"})
-      names.push_back(fmt::format("blk.{}.{}.weight", i, part));
-  for (const std::string& name : names)
-    if (!model.contains(name)) refuse(model.path, fmt::format("there is no tensor {}", name));
-}
-
 Source open_folder(const std::filesystem::path& path) {
   const ModelFile model = open_folder_model(path);
-  check_complete(model);
+  check_weights(model);  // half a folder should not become a file
   const ModelConfig& c = model.config;
   const Architecture& architecture = find_architecture(c.architecture, FileKind::folder, path);
   const GgufDescription described = describe_for_gguf(c, architecture, path);
@@ -96,8 +86,8 @@ Source open_folder(const std::filesystem::path& path) {
     return !interleaves ? 0 : is("attn_q") ? heads : is("attn_k") ? groups : 0;
   };
   if (has_tokenizer(path))
-    source.metadata.merge(
-        tokenizer::to_gguf(tokenizer::read_folder(path), static_cast<std::size_t>(c.vocabulary)));
+    source.metadata.merge(tokenizer::to_gguf(tokenizer::read_folder(path),
+                                             static_cast<std::size_t>(c.vocabulary), architecture.gguf));
   if (!model.chat_template.empty()) source.metadata["tokenizer.chat_template"] = model.chat_template;
   return source;
 }
@@ -170,8 +160,10 @@ class Exporter {
       result_.tensors.push_back(std::move(planned));
     }
     if (!mix && source_.file) return;
-    const std::string unchanged(dtype_name(source_.tensor("token_embd.weight").dtype()));
-    source_.metadata["general.file_type"] = (mix ? *mix : find_type_mix(unchanged)).file_type;
+    const auto unchanged = [&]() -> const TypeMix& {
+      return find_type_mix(dtype_name(source_.tensor("token_embd.weight").dtype()));
+    };
+    source_.metadata["general.file_type"] = (mix ? *mix : unchanged()).file_type;
     source_.metadata["general.quantization_version"] = std::uint32_t{2};
   }
 

@@ -42,7 +42,8 @@ class Watch {
       std::vector<Tensor> results{decode(state_.config, state_.weights, state_.cache, input)};
       for (const Projection* projection : projections_) results.push_back(*projection->squares);
       std::vector<Tensor> computed = results;
-      for (const auto* list : {&state_.cache.keys, &state_.cache.values})
+      const KeyValueCache& cache = state_.cache;
+      for (const auto* list : {&cache.keys, &cache.values, &cache.key_scales, &cache.value_scales})
         computed.insert(computed.end(), list->begin(), list->end());
       eval(computed);
       for (std::size_t i = 0; i < projections_.size(); ++i) {

@@ -20,6 +20,9 @@ class Loader {
   Loader(const ModelFile& file, Device device, std::int64_t context, bool repack,
          const std::function<void(double)>& progress)
       : file_(file), device_(device), context_(context), repack_(repack), progress_(progress) {}
+  // Only looks at the shapes.
+  explicit Loader(const ModelFile& file)
+      : file_(file), device_(Device{}), context_(0), repack_(false), loads_(false) {}
 
   Weights run() {
     const ModelConfig& c = file_.config;
@@ -177,7 +180,7 @@ class Loader {
     return tensor;
   }
   Tensor vector(const std::string& name, std::int64_t size) {
-    return checked(name, {size}).to(DType::f32).to(device_).eval();
+    return placed(checked(name, {size}).to(DType::f32));
   }
   // To be multiplied with.
   Tensor matrix(const std::string& name, const Shape& shape) {
@@ -191,6 +194,7 @@ class Loader {
   }
   Tensor as_in_file(const std::string& name, const Shape& shape) { return placed(checked(name, shape)); }
   Tensor placed(Tensor tensor) {
+    if (!loads_) return tensor;
     if (tensor.dtype() == DType::f64) tensor = tensor.to(DType::f32);
     return tensor.to(device_).eval();
   }
@@ -198,9 +202,10 @@ class Loader {
   const ModelFile& file_;
   const Device device_;
   const std::int64_t context_;
-  const bool repack_;                     // the device is the CPU
+  const bool repack_;  // the device is the CPU
+  const bool loads_ = true;
   std::map<std::string, Tensor> loaded_;  // and not used yet
-  const std::function<void(double)>& progress_;
+  const std::function<void(double)> progress_ = {};
 };
 
 }  // namespace
@@ -209,6 +214,8 @@ Weights load_weights(const ModelFile& file, Device device, std::int64_t context,
                      const std::function<void(double)>& progress) {
   return Loader(file, device, context, repack, progress).run();
 }
+
+void check_weights(const ModelFile& file) { Loader(file).run(); }
 
 ModelFile open_model(const std::filesystem::path& path) {
   return std::filesystem::is_directory(path) ? open_folder_model(path) : open_gguf_model(path);

@@ -83,5 +83,7 @@ ModelFile open_folder_model(const std::filesystem::path& path);
 // another shape.
 Weights load_weights(const ModelFile& file, Device device, std::int64_t context, bool repack,
                      const std::function<void(double)>& progress);
+// Throws FormatError as load_weights() does, and loads nothing.
+void check_weights(const ModelFile& file);
 
 }  // namespace hearth::llm

@@ -168,15 +168,10 @@ class GgufReader {
     add_around(true, false, true);
   }
 
-  // GGUF has no place for what a token does with the white space beside it.
   void read_missing_attributes() {
-    if (file_.get<std::string>("general.architecture") != "phi3" || require<std::string>("model") != "llama")
-      return;
-    for (auto& token : definition_.tokens) {
-      const bool keeps_space = token.text == "<unk>" || token.text == "<s>" || token.text == "<|endoftext|>";
-      if ((token.kind == TokenKind::control || token.text == "</s>") && !keeps_space)
-        token.strip_right = true;
-    }
+    if (require<std::string>("model") != "llama") return;
+    const auto architecture = file_.get<std::string>("general.architecture").value_or("");
+    for (auto& token : definition_.tokens) token.strip_right = gguf_strips_right(architecture, token);
   }
 
   const GgufFile& file_;

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "io/bytes.h"
 #include "io/tokenizer/byte_tokens.h"
 #include "io/tokenizer/known_pre_tokenisers.h"
 #include "io/tokenizer/reader_support.h"
@@ -31,8 +32,8 @@ std::int32_t number_of(TokenKind kind) {
 
 class GgufTokenizerWriter {
  public:
-  GgufTokenizerWriter(const Definition& definition, std::size_t size)
-      : definition_(definition), size_(size) {}
+  GgufTokenizerWriter(const Definition& definition, std::size_t size, std::string_view architecture)
+      : definition_(definition), size_(size), architecture_(architecture) {}
 
   GgufMetadata write() {
     if (definition_.tokens.size() > size_)
@@ -93,6 +94,8 @@ class GgufTokenizerWriter {
       for (const auto& step : steps) {
         const auto* prepend = std::get_if<PrependStep>(&step);
         const auto* replace = std::get_if<ReplaceStep>(&step);
+        if (prepend && (prepend->only_at_start || prepend->only_if_missing))
+          refuse("a space that it does not put before every part of a text");
         if (prepend && (prepend->text == space_mark || prepend->text == " "))
           prefix = true;
         else if (replace && replace->what == " " && replace->by == space_mark)
@@ -142,6 +145,14 @@ class GgufTokenizerWriter {
     set("merges", GgufArray{std::move(texts)});
   }
 
+  // Only what is looked for in text does anything with what is beside it.
+  void check_spaces_beside(const Token& token, bool sentencepiece) const {
+    if (token.kind != TokenKind::control && token.kind != TokenKind::user_defined) return;
+    const bool strips_right = sentencepiece && gguf_strips_right(architecture_, token);
+    if (token.single_word || token.strip_left || token.strip_right != strips_right)
+      refuse(fmt::format("what token {} does with the text beside it", io::show(token.text)));
+  }
+
   void write_tokens(bool with_scores) {
     std::vector<std::string> texts(size_);
     std::vector<std::int32_t> kinds(size_, number_of(TokenKind::unused));
@@ -151,6 +162,7 @@ class GgufTokenizerWriter {
         texts[i] = fmt::format("[PAD{}]", i);
         continue;
       }
+      check_spaces_beside(*token, with_scores);
       texts[i] = token->text;
       TokenKind kind = token->kind;
       if (definition_.special.unknown == static_cast<TokenId>(i)) kind = TokenKind::unknown;
@@ -191,14 +203,15 @@ class GgufTokenizerWriter {
 
   const Definition& definition_;
   const std::size_t size_;
+  const std::string_view architecture_;
   std::vector<float> scores_;
   GgufMetadata metadata_;
 };
 
 }  // namespace
 
-GgufMetadata to_gguf(const Definition& definition, std::size_t size) {
-  return GgufTokenizerWriter(definition, size).write();
+GgufMetadata to_gguf(const Definition& definition, std::size_t size, std::string_view architecture) {
+  return GgufTokenizerWriter(definition, size, architecture).write();
 }
 
 }  // namespace hearth::tokenizer

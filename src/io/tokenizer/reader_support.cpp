@@ -91,6 +91,12 @@ std::optional<std::string> from_base64(std::string_view text) {
   return bits == 0 && count < 6 ? std::optional(bytes) : std::nullopt;
 }
 
+bool gguf_strips_right(std::string_view architecture, const Token& token) {
+  if (architecture != "phi3") return false;
+  const bool keeps_space = token.text == "<unk>" || token.text == "<s>" || token.text == "<|endoftext|>";
+  return (token.kind == TokenKind::control || token.text == "</s>") && !keeps_space;
+}
+
 void use_sentencepiece_text(const SentencePieceText& text, Definition& definition) {
   if (!text.character_map.empty()) definition.normaliser.emplace_back(CharacterMapStep{text.character_map});
   if (text.remove_extra_spaces) definition.normaliser.emplace_back(CollapseSpacesStep{});

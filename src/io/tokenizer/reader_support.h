@@ -31,6 +31,10 @@ std::vector<Merge> resolve_merges(const Definition& definition,
 // The bytes that base64 stands for; nothing for other text.
 std::optional<std::string> from_base64(std::string_view text);
 
+// GGUF has no place for what a token of SentencePiece's does with the white space beside it: whether it takes
+// that on its right follows from the name of the architecture.
+bool gguf_strips_right(std::string_view architecture, const Token& token);
+
 // What SentencePiece does with text before and after encoding.
 struct SentencePieceText {
   std::string character_map = {};
