@@ -124,6 +124,19 @@ TEST(Batcher, OneCanBeStoppedWhileOthersGoOn) {
   EXPECT_EQ(other->wait().tokens.size(), 12u);
 }
 
+// One that waits ends, too, when nobody wants it any more.
+TEST(Batcher, WhoeverEndsIsCounted) {
+  const Model model = storyteller(1);
+  Batcher batcher(model);
+  const auto first = Asked::submit(batcher, tokens_of(model, "The dog"), greedy(20));
+  const auto unwanted = Asked::submit(batcher, tokens_of(model, "The cat"), greedy(20),
+                                      [](TokenId, std::string_view) { return false; });
+  EXPECT_EQ(unwanted->wait().reason, FinishReason::cancelled);
+  first->wait();
+  batcher.stop();
+  EXPECT_EQ(batcher.stats().finished, 2);
+}
+
 TEST(Batcher, AMistakeInOneIsNobodyElses) {
   const Model model = storyteller(2);
   Batcher batcher(model);

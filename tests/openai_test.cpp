@@ -277,6 +277,7 @@ TEST(OpenAi, CallsOfToolsAreTakenOutOfTheText) {
   for (const std::string& text :
        {std::string(R"({"name": "Bob", "arguments": {}})"), std::string(R"([1, 2])"), std::string("[]"),
         std::string("<tool_call>{\"name\": </tool_call> so"),
+        std::string(R"(<tool_call>{"name": "Bob", "arguments": {}}</tool_call>)"),
         std::string(R"({"name": "weather", "arguments": "Oslo"})"), std::string("It is { nice }."), deep,
         "<tool_call>" + deep + "</tool_call>"}) {
     EXPECT_EQ(message_of(text)["content"], text);

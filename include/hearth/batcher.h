@@ -43,7 +43,7 @@ class Batcher {
 
   struct Stats {
     std::int64_t running = 0, waiting = 0;  // requests, now
-    std::int64_t finished = 0;              // so far
+    std::int64_t finished = 0;              // so far, however they ended
     std::int64_t prompt_tokens = 0, tokens = 0;
     std::int64_t steps = 0;  // of generation: tokens / steps is how many shared one
   };

@@ -120,7 +120,8 @@ struct Batcher::State {
     for (const auto& job : dropped) give_up(*job);
     lock.lock();
   }
-  static void give_up(Job& job) {
+  void give_up(Job& job) {
+    count([&] { ++stats.finished; });
     GenerateResult nothing;
     nothing.reason = FinishReason::cancelled;
     job.done(std::move(nothing), nullptr);

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "hearth/error.h"
+#include "llm/continuation.h"
 #include "llm/model.h"
 
 namespace hearth::llm {
@@ -36,10 +37,7 @@ DraftModel::DraftModel(const Model& draft, const Model::State& of) : model_(draf
 
 std::vector<TokenId> DraftModel::guess(std::span<const TokenId> text, Sampler sampler, std::size_t count) {
   const std::vector<TokenId>& seen = session_.tokens();
-  const auto most = std::min(seen.size(), text.size() - 1);
-  const auto same = static_cast<std::size_t>(
-      std::mismatch(seen.begin(), seen.begin() + static_cast<std::ptrdiff_t>(most), text.begin()).first -
-      seen.begin());
+  const std::size_t same = common_prefix(seen, text.first(text.size() - 1));
   const auto room = static_cast<std::size_t>(model_.context());
   if (text.size() > room) return {};
   count = std::min(count, room - text.size() + 1);

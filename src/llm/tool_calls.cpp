@@ -24,13 +24,15 @@ std::optional<Json> parsed(std::string_view text) {
   }
 }
 
-std::optional<ToolCall> call_of(const Json& json) {
+// Of one of the tools; nothing for other JSON.
+std::optional<ToolCall> call_of(const Json& json, const std::vector<std::string>& tools) {
   if (!json.is_object()) return std::nullopt;
   const auto name = json.find("name");
   auto arguments = json.find("arguments");
   if (arguments == json.end()) arguments = json.find("parameters");
   if (name == json.end() || !name->is_string()) return std::nullopt;
   ToolCall call{name->get<std::string>(), "{}"};
+  if (std::find(tools.begin(), tools.end(), call.name) == tools.end()) return std::nullopt;
   if (arguments == json.end() || arguments->is_null()) return call;
   std::optional<Json> object = *arguments;
   if (arguments->is_string()) object = parsed(arguments->get<std::string>());
@@ -48,8 +50,8 @@ std::vector<ToolCall> calls_alone(std::string_view text, const std::vector<std::
   if (!json) return {};
   std::vector<ToolCall> calls;
   const auto add = [&](const Json& one) {
-    auto call = call_of(one);
-    if (!call || std::find(tools.begin(), tools.end(), call->name) == tools.end()) return false;
+    auto call = call_of(one, tools);
+    if (!call) return false;
     calls.push_back(std::move(*call));
     return true;
   };
@@ -81,7 +83,7 @@ ToolAnswer take_tool_calls(std::string_view text, const std::vector<std::string>
     const std::string_view body =
         rest.substr(inside, end == std::string_view::npos ? std::string_view::npos : end - inside);
     const auto json = parsed(trimmed(body));
-    auto call = json ? call_of(*json) : std::nullopt;
+    auto call = json ? call_of(*json, tools) : std::nullopt;
     const std::size_t past = end == std::string_view::npos ? rest.size() : end + end_mark.size();
     answer.text += rest.substr(0, call ? begin : past);
     if (call) answer.calls.push_back(std::move(*call));

@@ -20,7 +20,7 @@ NUMBERS = r"""
 1 + 2 * 3 | (1 + 2) * 3 | 10 - 2 - 3 | 2 * 3 % 4 | 1 + 2 ~ 3 * 4 | 1 ~ 2 + 3 | 'a' ~ 1 ~ none ~ true ~ 1.0 ~ [1, 'x'] | 1 < 2 < 3 | 1 < 3 < 2 | 1 == 1.0 == true
 1 == '1' | 1 < 'a' | 'a' < 'b' | 'a' < 'B' | [1, 2] < [1, 3] | [1, 2] < [1, 2, 0] | (1, 2) == [1, 2] | {'a': 1} == {'a': 1.0} | none == none | none < 1
 1 and 2 | 0 and 2 | 0 or 'x' | '' or none | not 1 | not none or 5 | not (1 and 0) | 1 if 0 else 2 | 1 if 1 | (1 if 0) is defined | 'a' if e else 'b' if no else 'c'
-7|round | 2.5|round | 3.5|round | 2.675|round(2) | -2.5|round | 1234|round(-2) | 1250|round(-2) | 2.1|round(0, 'ceil') | 2.9|round(method='floor') | 2.123|round(2, 'ceil')
+7|round | 2.5|round | 3.5|round | 2.675|round(2) | -2.5|round | 1234|round(-2) | 1250|round(-2) | 99999999999999999999999999999999999999|round(-38) | 2.1|round(0, 'ceil') | 2.9|round(method='floor') | 2.123|round(2, 'ceil')
 '12'|int | ' 12 '|int | '12.9'|int | 'x'|int | 'x'|int(5) | '0x1F'|int(base=16) | 'ff'|int(0, 16) | '0b11'|int(0, 2) | 3.99|int | -3.99|int | none|int | true|int | [1]|int(9)
 '1_000'|int | '1e3'|int | '1.5'|float | 'x'|float | 'x'|float(1.5) | none|float(2) | 'inf'|float | '-inf'|float | 'nan'|float | ' 2.5 '|float | 3|float | '1_0.5'|float
 missing|int | missing|float | 5|abs | -5|abs | -2.5|abs | 'a'|abs | 1000|filesizeformat | 1|filesizeformat | 1500000|filesizeformat | 1500000|filesizeformat(true) | 999|filesizeformat

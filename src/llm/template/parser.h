@@ -45,7 +45,6 @@ class Parser {
   void print_statement(Block& into);
   void break_statement(Block& into);
   void continue_statement(Block& into);
-  void leave_loop(std::string_view word);
   Target target(bool with_namespace);
   Target target_element(bool with_namespace);
   Signature signature();

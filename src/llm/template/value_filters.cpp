@@ -57,7 +57,7 @@ Value rounded(const Value& value, Integer precision) {
     const Integer unit = checked_power(10, -precision);
     const Integer rest = modulo(value.integer(), unit), down = value.integer() - rest;
     const bool is_odd = modulo(floor_divide(down, unit), 2) == 1;
-    return rest * 2 > unit || (rest * 2 == unit && is_odd) ? checked_add(down, unit) : down;
+    return rest > unit - rest || (rest == unit - rest && is_odd) ? checked_add(down, unit) : down;
   }
   const double real = value.real();
   if (!std::isfinite(real) || precision > 323) return real;
