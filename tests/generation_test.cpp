@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "default_test_device.h"
 #include "expect_error.h"
@@ -12,12 +13,14 @@
 #include "llm/random_model.h"
 #include "llm/rope_frequencies.h"
 #include "llm/weights.h"
+#include "padded_model.h"
 
 namespace hearth::llm {
 namespace {
 
 using test::expect_error;
 using test::is_emulated;
+using test::padded_copy;
 const std::filesystem::path models = std::filesystem::path(HEARTH_SHARED_DIR) / "models";
 
 using Tokens = std::vector<TokenId>;
@@ -94,6 +97,51 @@ TEST_F(Guesses, ChangeNothing) {
     check(options, 0);
     options.draft = same;  // where nothing is found, the model guesses
     check(options, 0);
+  }
+}
+
+// Ids that are no tokens are never chosen, whatever their scores.
+TEST_F(Guesses, AndChoicesAreTokens) {
+  const LoadOptions exact{.cache_dtype = DType::f32};
+  const Model model = Model::load(f32, exact), padded = padded_copy(f32, exact);
+  const Tokens prompt = model.tokenizer().encode("Once upon a time");
+  GenerateOptions options{
+      .most_tokens = is_emulated() ? 4 : 20, .sampling = {.temperature = 0}, .best_log_probabilities = 3};
+  const auto expected = Session(model).generate(prompt, options);
+  const auto got = Session(padded).generate(prompt, options);
+  EXPECT_EQ(got.tokens, expected.tokens);
+  ASSERT_EQ(got.log_probabilities.size(), expected.log_probabilities.size());
+  for (std::size_t i = 0; i < got.log_probabilities.size(); ++i)
+    for (std::size_t k = 0; k < 3; ++k) {
+      const auto &a = got.log_probabilities[i].best[k], &b = expected.log_probabilities[i].best[k];
+      EXPECT_EQ(a.token, b.token);
+      EXPECT_NEAR(a.log_probability, b.log_probability, 1e-3);
+    }
+  options.draft = padded;
+  const auto drafted = Session(model).generate(prompt, options);
+  EXPECT_EQ(drafted.tokens, expected.tokens);
+  EXPECT_EQ(drafted.accepted_tokens, drafted.drafted_tokens);
+
+  expect_error<ValueError>(
+      [&] {
+        Session(padded).generate(Tokens{1, 2048});
+      },
+      {"token 2048 is in the prompt, but the tokenizer has 2048 tokens"});
+  options.sampling.bias[3000] = 5;
+  expect_error<ValueError>([&] { Session(padded).generate(prompt, options); }, {"token 3000 has a bias"});
+}
+
+TEST_F(Guesses, AndChoicesOfManyAreTokens) {
+  const Model padded = padded_copy(f32, {.cache_dtype = DType::f32, .sequences = 2});
+  for (const std::size_t kept_from : {std::size_t{0}, std::numeric_limits<std::size_t>::max()}) {
+    padded.state()->kept_from = kept_from;
+    Session a(padded), b(padded);
+    Session* const both[] = {&a, &b};
+    Sampler first({.temperature = 0}), second({.temperature = 0});
+    Sampler* const samplers[] = {&first, &second};
+    const auto chosen =
+        choose_together(samplers, Session::feed_together(both, std::vector<Tokens>{{5}, {7}}));
+    for (const std::optional<TokenId>& token : chosen) EXPECT_LT(token.value(), padded.tokenizer().size());
   }
 }
 

@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "padded_model.h"
+
 namespace hearth::llm::openai {
 namespace {
 
@@ -65,6 +67,15 @@ TEST(OpenAi, WhatIsNotSaidIsAsTheServerWasTold) {
   EXPECT_EQ(call.options.best_log_probabilities, -1);
   EXPECT_FALSE(call.chat || call.stream);
   EXPECT_EQ(call.prompt, storyteller().tokenizer().encode("Once"));
+}
+
+TEST(OpenAi, IdsThatAreNoTokensAreRefused) {
+  const auto path = std::filesystem::path(HEARTH_SHARED_DIR) / "models" / "tinystories-656K" / "f32";
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is not there";
+  const Interface interface(test::padded_copy(path, {.device = Device{}}), "padded", {}, "");
+  EXPECT_EQ(interface.completion(R"({"prompt": [2047]})").prompt, (std::vector<TokenId>{2047}));
+  EXPECT_THROW(interface.completion(R"({"prompt": [2048]})"), BadRequest);
+  EXPECT_THROW(interface.completion(R"({"prompt": "a", "logit_bias": {"2048": 1}})"), BadRequest);
 }
 
 TEST(OpenAi, PromptsMayBeTokensOrAListOfOne) {

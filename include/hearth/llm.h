@@ -158,7 +158,8 @@ struct TokenLogProbability {
 };
 struct LogProbabilities {
   TokenLogProbability chosen;
-  std::vector<TokenLogProbability> best;  // the most likely first; they need not include the chosen one
+  // The most likely first, of those that can be chosen at all; they need not include the chosen one.
+  std::vector<TokenLogProbability> best;
 };
 
 struct GenerateOptions {
@@ -226,8 +227,9 @@ class Session {
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
 
-  // The scores of the token after these, which follow those seen before. Throws ValueError when the context
-  // is full, or for a token that is not in the vocabulary.
+  // The scores of the token after these, which follow those seen before; -infinity for ids of the vocabulary
+  // that the tokenizer, where there is one, has no token for. Throws ValueError when the context is full, or
+  // for a token that is not in the vocabulary.
   std::vector<float> feed(std::span<const TokenId> tokens);
   // The same, of the tokens after each of them: (tokens, vocabulary).
   std::vector<std::vector<float>> feed_all(std::span<const TokenId> tokens);

@@ -15,6 +15,14 @@ void check_generation(const GenerateOptions& options, std::span<const TokenId> p
                       const Model::State& model) {
   if (prompt.empty()) throw ValueError("[Session] generate() needs at least one token");
   model.check(prompt);
+  const std::int32_t tokens = model.tokenizer_or_throw().size();
+  const auto check_token = [&](TokenId token, const char* where) {
+    if (token >= tokens)
+      throw ValueError(
+          fmt::format("[Session] token {} {}, but the tokenizer has {} tokens", token, where, tokens));
+  };
+  for (const TokenId token : prompt) check_token(token, "is in the prompt");
+  for (const auto& [token, bias] : options.sampling.bias) check_token(token, "has a bias");
   if (options.lookup < 0 || options.most_drafted < 0)
     throw ValueError(fmt::format("[Session] lookup {} and most_drafted {} must not be negative",
                                  options.lookup, options.most_drafted));

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace hearth::llm {
 namespace {
@@ -27,7 +28,7 @@ LogProbabilities log_probabilities(std::span<const float> scores, TokenId chosen
   };
   std::vector<TokenId> order;
   for (std::size_t i = 0; i < scores.size(); ++i)
-    if (!std::isnan(scores[i])) order.push_back(static_cast<TokenId>(i));
+    if (scores[i] > -std::numeric_limits<float>::infinity()) order.push_back(static_cast<TokenId>(i));
   best = std::min(best, order.size());
   std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(best), order.end(),
                     [&](TokenId a, TokenId b) {

@@ -77,6 +77,13 @@ Tensor indices(const std::vector<std::int64_t>& values, Device device) {
                    device);
 }
 
+// Vocabularies are often padded to a round size.
+Tensor scores_of_padding(std::int64_t tokens, std::int64_t vocabulary, Device device) {
+  std::vector<float> scores(static_cast<std::size_t>(vocabulary), 0.0f);
+  std::fill(scores.begin() + tokens, scores.end(), -std::numeric_limits<float>::infinity());
+  return from_host(std::as_bytes(std::span(scores)), {vocabulary}, DType::f32, device);
+}
+
 std::int64_t pages_of(std::int64_t tokens) { return (tokens + page_size - 1) / page_size; }
 
 std::int64_t slot_of(const Sequence& sequence, std::int64_t position) {
@@ -123,6 +130,8 @@ Model make_model(const ModelFile& file, const LoadOptions& options) {
   state->device = options.device;
   state->context = context_of(file.config, options);
   const DeviceScope here(options.device);
+  if (state->tokenizer && state->tokenizer->size() < file.config.vocabulary)
+    state->no_tokens = scores_of_padding(state->tokenizer->size(), file.config.vocabulary, options.device);
   // What does not fit the memory had better stay in the file, from where it can be read again.
   const bool repack = options.repack && options.device.kind == DeviceKind::cpu &&
                       (!file.size || plan_memory(file, options).fits());
@@ -139,6 +148,7 @@ Model make_model(const ModelFile& file, const LoadOptions& options) {
   Model::State* const raw = state.get();
   state->step = compile([raw](const std::vector<Tensor>& in) {
     std::vector<Tensor> out{decode(raw->config, raw->weights, raw->cache, DecoderInput(in))};
+    if (raw->no_tokens.defined()) out[0] = out[0] + raw->no_tokens;
     const std::int64_t block = score_block(raw->config.vocabulary);
     if (out[0].nbytes() >= raw->kept_from && block > 0) out.push_back(best_of_blocks(out[0], block));
     return out;

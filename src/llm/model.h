@@ -36,6 +36,8 @@ struct Model::State {
   Device device;
   Weights weights;
   KeyValueCache cache;
+  // Added to scores: -infinity for ids that the tokenizer has no token for. Undefined where there are none.
+  Tensor no_tokens;
   std::int64_t context = 0;
   std::vector<std::int64_t> free_pages;
   std::int64_t sequences = 0, most_sequences = 1;
@@ -62,8 +64,8 @@ struct Model::State {
   std::int64_t shift(Sequence& sequence, std::int64_t keep);  // as Session::shift
   const Tokenizer& tokenizer_or_throw() const;
   std::int64_t chunk_size() const;  // tokens that one run of the decoder takes at most
-  void check(
-      std::span<const TokenId> tokens) const;  // throws ValueError for one that is not in the vocabulary
+  // Throws ValueError for one that is not in the vocabulary.
+  void check(std::span<const TokenId> tokens) const;
 
  private:
   void check(const Piece& piece) const;

@@ -93,14 +93,14 @@ void read_stops(const Fields& fields, std::vector<std::string>& stop) {
     add(*field);
 }
 
-void read_bias(const Fields& fields, std::map<TokenId, double>& bias, std::int64_t vocabulary) {
+void read_bias(const Fields& fields, std::map<TokenId, double>& bias, std::int64_t tokens) {
   const Json* field = fields.find("logit_bias");
   if (field == nullptr) return;
   if (!field->is_object()) refuse("logit_bias", "not an object");
   for (const auto& [key, value] : field->items()) {
     TokenId token = -1;
     const auto [end, code] = std::from_chars(key.data(), key.data() + key.size(), token);
-    if (code != std::errc() || end != key.data() + key.size() || token < 0 || token >= vocabulary)
+    if (code != std::errc() || end != key.data() + key.size() || token < 0 || token >= tokens)
       refuse("logit_bias", fmt::format("'{}' is no token", key));
     if (!value.is_number()) refuse("logit_bias", "not a number");
     // OpenAI's -100 is a ban.
@@ -257,7 +257,7 @@ Call Interface::call(const Json& body, bool chat) const {
     fields.read("seed", seed);
     sampling.seed = seed == 0 ? for_zero : static_cast<std::uint64_t>(seed);
   }
-  read_bias(fields, sampling.bias, model_.config().vocabulary);
+  read_bias(fields, sampling.bias, model_.tokenizer().size());
   read_stops(fields, options.stop);
   try {
     if (auto grammar = grammar_of(fields)) options.grammar = std::move(grammar);
@@ -323,7 +323,7 @@ std::vector<TokenId> Interface::text_prompt(const Json& body) const {
   if (!prompt->is_array() || prompt->empty()) refuse("prompt", "neither a text nor a list of tokens");
   std::vector<TokenId> tokens;
   for (const Json& token : *prompt) {
-    if (!token.is_number_integer() || token < 0 || token >= model_.config().vocabulary)
+    if (!token.is_number_integer() || token < 0 || token >= model_.tokenizer().size())
       refuse("prompt", "one text, or one list of tokens of the vocabulary");
     tokens.push_back(token.get<TokenId>());
   }
