@@ -23,6 +23,9 @@ TEST(Compile, TracesOncePerSignature) {
   EXPECT_EQ(calls, 2);
   EXPECT_EQ(f({tensor<std::int32_t>({3})})[0].to_vector<int>(), (std::vector<int>{10}));
   EXPECT_EQ(f.traces(), 3u);
+  EXPECT_EQ(f.last_trace(), 2u);
+  f({tensor<float>({5, 6})});
+  EXPECT_EQ(f.last_trace(), 0u);
 }
 
 TEST(Compile, ReadsCapturedVariablesAnew) {

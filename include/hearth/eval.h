@@ -28,8 +28,9 @@ class Compiled {
   using Function = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
   explicit Compiled(Function function);
   std::vector<Tensor> operator()(const std::vector<Tensor>& arguments);
-  std::size_t traces() const;   // how often the function has been traced
-  std::string explain() const;  // of the plan used last
+  std::size_t traces() const;      // how often the function has been traced
+  std::size_t last_trace() const;  // which of these traces, counted from 0, the last call replayed
+  std::string explain() const;     // of the plan used last
 
  private:
   struct State;

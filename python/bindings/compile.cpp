@@ -52,6 +52,7 @@ void bind_compile(nb::module_& m) {
           },
           "arguments"_a)
       .def("traces", &Compiled::traces)
+      .def("last_trace", &Compiled::last_trace)
       .def("explain", &Compiled::explain);
 
   m.def(

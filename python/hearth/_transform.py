@@ -46,8 +46,13 @@ def _flatten(tree, leaves):
         parts = [_flatten(part, leaves) for part in tree]
         return (type(tree) if not hasattr(tree, "_fields") else tuple, tuple(parts))
     if isinstance(tree, dict):
-        return (dict, tuple((key, _flatten(value, leaves)) for key, value in tree.items()))
-    return (None, tree)
+        return (dict, tuple((_exact(key), _flatten(value, leaves)) for key, value in tree.items()))
+    return (None, _exact(tree))
+
+
+def _exact(value):
+    """A value with what tells it from others that are equal: 2, 2.0 and True; 0.0 and -0.0."""
+    return (value, type(value), str(value) if isinstance(value, float) else None)
 
 
 def _unflatten(structure, leaves):
@@ -55,9 +60,9 @@ def _unflatten(structure, leaves):
         return next(leaves)
     kind, parts = structure
     if kind is None:
-        return parts
+        return parts[0]
     if kind is dict:
-        return {key: _unflatten(value, leaves) for key, value in parts}
+        return {key[0]: _unflatten(value, leaves) for key, value in parts}
     return kind(_unflatten(part, leaves) for part in parts)
 
 
@@ -78,6 +83,8 @@ class Compiled:
         functools.update_wrapper(self, function, updated=())
 
     def __call__(self, *arguments, **options):
+        if _core.is_compiling():  # part of another function's trace
+            return self._function(*arguments, **options)
         leaves = []
         key = _flatten((arguments, options), leaves)
         try:
@@ -103,20 +110,22 @@ class _Variant:
     """The function for one structure of its arguments."""
 
     def __init__(self, function, structure):
-        self._function, self._structure, self._result = function, structure, None
+        self._function, self._structure = function, structure
+        self._results = {}  # structures of what it returned, by the number of the trace
         self._lock = threading.RLock()  # a compiled function runs in one thread at a time
         self.native = _core._Compiled(self._traced)
 
     def _traced(self, leaves):
         arguments, options = _unflatten(self._structure, iter(leaves))
         results = []
-        self._result = _flatten(self._function(*arguments, **options), results)
+        self._results[self.native.traces()] = _flatten(self._function(*arguments, **options), results)
         return results
 
     def __call__(self, leaves):
         with self._lock:
             results = self.native(leaves)
-        return _unflatten(self._result, iter(results))
+            structure = self._results[self.native.last_trace()]
+        return _unflatten(structure, iter(results))
 
 
 def compile(function):

@@ -139,6 +139,38 @@ def test_compile():
         f(ht.ones(2), {1, 2})
 
 
+def test_compiled_functions_return_what_their_trace_did():
+    step = ht.compile(lambda x: (x.sum(), x.shape[0]))
+    assert [step(ht.ones(size))[1] for size in (32, 7, 32, 7)] == [32, 7, 32, 7] and step.traces() == 2
+
+    weight = ht.ones(3, requires_grad=True)
+
+    @ht.compile
+    def accumulate(x):  # two traces of the same arguments
+        first = weight.grad is None
+        (x * weight).sum().backward()
+        return first
+
+    found = [accumulate(ht.ones(3)), accumulate(ht.ones(3))]
+    weight.zero_grad()
+    assert [*found, accumulate(ht.ones(3))] == [True, False, True] and accumulate.traces() == 2
+
+    outer = ht.compile(lambda x: (step(x), step(x[1:])))  # their structures as well, where they are part of another
+    (_, whole), (_, rest) = outer(ht.ones(5))
+    assert (whole, rest) == (5, 4) and step(ht.ones(32))[1] == 32
+
+
+def test_compiled_functions_tell_equal_arguments_apart():
+    f = ht.compile(lambda x, scale: (x * scale, scale))
+    x = ht.arange(3)
+    for scale in (2, 2.0, 1, 1.0, True, 2, 0.0, -0.0):
+        y, given = f(x, scale)
+        assert y.dtype == (x * scale).dtype and repr(given) == repr(scale)
+    assert f.traces() == 7
+    keys = ht.compile(lambda x, table: list(table))
+    assert repr([keys(x, {key: 0}) for key in (1, 1.0, True)]) == "[[1], [1.0], [True]]"
+
+
 def test_quantised():
     w, x = ht.randn(64, 256), ht.randn(3, 256)
     q = ht.quantize(w, "q8_0")

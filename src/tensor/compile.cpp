@@ -104,6 +104,7 @@ struct NumberSource {
 
 // One traced signature.
 struct Compilation {
+  std::size_t number = 0;  // of the trace, from 0
   std::shared_ptr<const Plan> plan;
   std::vector<LeafSource> leaves;
   std::vector<NumberSource> numbers;
@@ -172,6 +173,7 @@ Compiled::Compiled(Function function) : state_(std::make_shared<State>()) {
 }
 
 std::size_t Compiled::traces() const { return state_->traces; }
+std::size_t Compiled::last_trace() const { return state_->last ? state_->last->number : 0; }
 std::string Compiled::explain() const {
   return state_->last ? state_->last->plan->describe() : "nothing traced yet\n";
 }
@@ -203,7 +205,7 @@ std::shared_ptr<Compilation> Compiled::State::trace(const std::vector<Tensor>& a
       }
       results = function(placeholders);
     }
-    ++traces;
+    compilation->number = traces++;
     // One that the function assigned and returns is what it was assigned, not what it goes back to.
     for (Tensor& result : results)
       if (result.defined()) result = wrap(result.variable()->node);
