@@ -296,6 +296,7 @@ def load(path, device=None, context=0, cache_dtype="float16", sequences=1, progr
     """Loads a GGUF file or a Hugging Face folder.
 
     context: tokens of a sequence (0: as the model, at most 4096); cache_dtype: of keys and values, "float16", "bfloat16",
-    "float32" or, on a CPU, "q8_0"; sequences: how many have room; progress: a function of the part loaded.
+    "float32" or, where the size of a head is a multiple of 32, "q8_0"; sequences: how many have room; progress: a function
+    of the part loaded.
     """
     return Model(_llm.CoreModel.load(str(path), device, context, cache_dtype, sequences, progress))

@@ -4,6 +4,8 @@
     result = trainer.fit(train_loader, test_loader)
 """
 
+import contextlib
+
 from . import _core
 from ._core import _train
 from ._core._train import best_checkpoint, list_checkpoints
@@ -41,6 +43,18 @@ def _bound(module):
     for name, child in module.named_children():
         bound.add_child(name, _bound(child))
     return bound
+
+
+@contextlib.contextmanager
+def _evaluating(model):
+    """The model in evaluation; afterwards each module is in its own mode again."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
 
 
 class Trainer:
@@ -89,8 +103,14 @@ class Trainer:
             self._native.add_callback(TrainingBar(options.get("steps"), options.get("epochs")), self)
 
     def _forward(self, batch):
-        if self.model.training != self._bound.training:
-            self.model.train(self._bound.training)
+        if not self._bound.training:
+            with _evaluating(self.model):
+                return self._result(batch)
+        if not self.model.training:
+            self.model.train()
+        return self._result(batch)
+
+    def _result(self, batch):
         if self._custom is None:
             output = self.model(batch[0])
             return self._loss(output, batch[1]), output, batch[1]

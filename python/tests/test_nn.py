@@ -63,6 +63,36 @@ def test_multihead_attention(name):
     close(weights, GOLDEN[f"attention/{name}/weights"])
 
 
+@pytest.mark.parametrize("zeros", [False, True])
+@pytest.mark.parametrize("learned", [False, True])
+@pytest.mark.parametrize("queries", [5, 3])
+def test_causal_attention(queries, learned, zeros):
+    """As with the mask: the last query sees all keys, each one before it one less, and those put at the end are open."""
+    layer = nn.MultiheadAttention(16, 2, batch_first=True, add_bias_kv=learned, add_zero_attn=zeros)
+    x = ht.randn(2, 5, 16)
+    q, mask = x[:, 5 - queries :], ht.tensor(np.triu(np.ones((queries, 5), bool), 6 - queries))
+    padding = ht.tensor(np.array([[False] * 5, [False, True, False, False, False]]))
+    for options in ({}, {"key_padding_mask": padding}):
+        y, weights = layer(q, x, x, is_causal=True, **options)
+        expected, expected_weights = layer(q, x, x, attn_mask=mask, **options)
+        close(y, expected.detach().numpy())
+        close(weights, expected_weights.detach().numpy())
+        assert (weights.detach().numpy()[:, :, :5][:, mask.numpy()] == 0).all()
+        close(layer(q, x, x, is_causal=True, need_weights=False, **options)[0], expected.detach().numpy())
+
+
+@pytest.mark.parametrize("kernel, dilation", [(3, 1), (4, 1), (2, 3), (4, 2), (1, 1)])
+def test_padding_same(kernel, dilation):
+    layer = nn.Conv1d(1, 1, kernel, padding="same", dilation=dilation, bias=False)
+    x = np.random.randn(10).astype(np.float32)
+    whole = dilation * (kernel - 1)
+    padded = np.pad(x, (whole // 2, whole - whole // 2))  # as PyTorch: the odd one at the end
+    expected = sum(w * padded[i * dilation :][:10] for i, w in enumerate(layer.weight.detach().numpy()[0, 0]))
+    for own in (layer, pickle.loads(pickle.dumps(layer))):
+        close(own(ht.tensor(x).reshape(1, 1, 10))[0, 0], expected)
+    assert nn.Conv2d(2, 3, (kernel, 3), padding="same", dilation=dilation)(ht.ones(1, 2, 10, 9)).shape == (1, 3, 10, 9)
+
+
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("name", list(ported.optimizers(ht)))
 def test_optimizers(name, compiled):
@@ -159,6 +189,7 @@ def test_module_bookkeeping():
     "wrong",
     [
         lambda: nn.Linear(2, 3)(ht.ones(5)), lambda: nn.Dropout(1.5), lambda: nn.MultiheadAttention(10, 3),
+        lambda: nn.ConvTranspose1d(1, 1, 4, padding="same"),
         lambda: nn.Conv2d(3, 4, 3, groups=2), lambda: nn.BatchNorm2d(3)(ht.ones(2, 3)), lambda: nn.ReLU(5),
         lambda: nn.CrossEntropyLoss(smoothing=1), lambda: ht.optim.SGD([]), lambda: ht.optim.SGD([ht.ones(1)], speed=3),
         lambda: ht.optim.Adam([nn.Parameter(ht.ones(1))], lr=-1), lambda: ht.optim.SGD(["x"]),

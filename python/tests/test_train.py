@@ -163,7 +163,7 @@ def test_trainer(tmp_path):
     result = trainer.fit(DataLoader(data, batch_size=16, shuffle=True), DataLoader(data, batch_size=64))
     assert result["ending"] == "finished" and result["steps"] == 24 and result["best"] > 0.9
     assert events[0] == "begin" and events[1] == 1 and events[-1] == "finished"
-    assert trainer.evaluate(DataLoader(data, batch_size=64))["accuracy"] > 0.9 and not model.training
+    assert trainer.evaluate(DataLoader(data, batch_size=64))["accuracy"] > 0.9 and model.training
     best = ht.train.best_checkpoint(tmp_path / "run")
     other = problem(9)[0]
     ht.train.load_model(other, best)
@@ -216,6 +216,34 @@ def test_own_forward_metric_and_stop():
     trainer = ht.train.Trainer(model, optimizer, forward=forward, steps=100, metrics=[Largest()], callbacks=[Stop()], progress=False)
     result = trainer.fit(DataLoader(data, batch_size=16), DataLoader(data, batch_size=16))
     assert result["ending"] == "stopped" and result["steps"] == 3
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_modules_keep_their_modes(compiled):
+    model, optimizer, data = problem()
+    frozen = model[1].eval()
+    mean = frozen.running_mean.tolist()
+    during, after = [], []
+
+    def forward(model, batch):
+        during.append([module.training for module in model])
+        return nn.functional.cross_entropy(model(batch[0]), batch[1])
+
+    class Watch(ht.train.Callback):
+        def on_record(self, trainer, record):
+            after.append([module.training for module in model])
+
+    trainer = ht.train.Trainer(
+        model, optimizer, forward=forward, epochs=2, callbacks=[Watch()], progress=False, compile=compiled
+    )
+    trainer.fit(DataLoader(data, batch_size=16), DataLoader(data, batch_size=64))
+    own = [True, False, True, True, True]
+    assert after == [own, own] and [module.training for module in model] == own and model.training
+    assert frozen.running_mean.tolist() == mean
+    assert own in during and [False] * 5 in during and len(during) == (2 if compiled else 10)
+    model.eval()
+    trainer.evaluate(DataLoader(data, batch_size=64))
+    assert not model.training
 
 
 def test_what_goes_wrong_in_training():

@@ -95,10 +95,14 @@ class MultiheadAttention(Module):
         k = self._heads(self._extend(self._project(key, 1), self.bias_k))
         v = self._heads(self._extend(self._project(value, 2), self.bias_v))
         extra = k.size(2) - keys  # keys put at the end are open to all queries
+        causal = is_causal and attn_mask is None
+        if causal and (extra or need_weights):  # by the mask: of the keys given, and for the weights as well
+            with _core._DeviceScope(q.device):
+                mask = _join(mask, _core.tril(_core.ones(queries, keys), keys - queries) != 0)
+            causal = False
         if mask is not None and extra:
             mask = mask.broadcast_to(mask.shape[:-1] + (keys,))
             mask = _core.pad(mask, [(0, 0)] * (mask.ndim - 1) + [(0, extra)], 1.0 if mask.dtype == _core.bool_ else 0.0)
-        causal = is_causal and attn_mask is None
         dropout = self.dropout if self.training else 0.0
         output = F.scaled_dot_product_attention(q, k, v, mask, dropout, causal)
         output = self.out_proj(output.transpose(1, 2).reshape(batch, queries, self.embed_dim))
@@ -108,10 +112,6 @@ class MultiheadAttention(Module):
             scores = _core.full_precision(q @ k.mT) / (self.embed_dim // self.num_heads) ** 0.5
             if mask is not None:
                 scores = _core.where(mask, scores, float("-inf")) if mask.dtype == _core.bool_ else scores + mask
-            if causal:
-                with _core._DeviceScope(q.device):
-                    corner = _core.tril(_core.ones(queries, k.size(2))) != 0
-                scores = _core.where(corner, scores, float("-inf"))
             weights = _core.softmax(scores)
             weights = weights.mean(1) if average_attn_weights else weights
         if not batched:

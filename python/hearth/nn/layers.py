@@ -136,6 +136,7 @@ class _Convolution(Module):
     axes = 0
     transposed = False
     function = None
+    end_padding = ()  # zeros that padding="same" puts at the end of each axis beside those at both ends
 
     def __init__(
         self, in_channels, out_channels, kernel_size, stride=1, padding=0, *more, dilation=1, groups=1, bias=True,
@@ -151,7 +152,10 @@ class _Convolution(Module):
         bias, output_padding = given.get("bias", bias), given.get("output_padding", output_padding)
         kernel = _tuple(kernel_size, self.axes)
         if padding == "same":
-            padding = tuple(d * (k - 1) // 2 for d, k in zip(_tuple(dilation, self.axes), kernel))
+            whole = [d * (k - 1) for d, k in zip(_tuple(dilation, self.axes), kernel)]
+            padding, self.end_padding = tuple(w // 2 for w in whole), tuple(w % 2 for w in whole)
+            if self.transposed and any(self.end_padding):
+                raise _core.ValueError(f"[{type(self).__name__}] padding 'same' needs odd kernels, got {kernel}")
         elif padding == "valid":
             padding = 0
         if groups <= 0 or in_channels % groups or out_channels % groups:
@@ -168,10 +172,13 @@ class _Convolution(Module):
         self.register_parameter("bias", _default_bias(bias, out_channels, self.weight.shape))
 
     def forward(self, x):
+        if any(self.end_padding):
+            x = _core.pad(x, [(0, 0)] * (x.ndim - self.axes) + [(0, zeros) for zeros in self.end_padding])
         return type(self).function(x, self.weight, self.bias, **self.options)
 
     def extra_repr(self):
-        options = ", ".join(f"{name}={value}" for name, value in self.options.items())
+        shown = {**self.options, "end_padding": self.end_padding} if any(self.end_padding) else self.options
+        options = ", ".join(f"{name}={value}" for name, value in shown.items())
         return f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, {options}"
 
 
