@@ -33,6 +33,15 @@ TEST_F(GpuReduction, ColumnsOfEveryWidth) {
           [](const Inputs& in) { return sum(in[0], {0}, false); });
 }
 
+// Of more slices than a wave has lanes, for more totals than a block.
+TEST_F(GpuReduction, ManySlicesOfManyColumns) {
+  for (const Shape& shape : {Shape{20000, 128}, Shape{40000, 128}, Shape{27101, 53}, Shape{100000, 20}}) {
+    const Inputs x = {randint(0, 4, shape).to(DType::f32)};
+    compare("sum " + to_string(shape), x, 0, [](const Inputs& in) { return sum(in[0], {0}, false); });
+    compare("argmax " + to_string(shape), x, 0, [](const Inputs& in) { return argmax(in[0], 0); });
+  }
+}
+
 TEST_F(GpuReduction, AxesInTheMiddleAndOnBothSides) {
   const Inputs x = {randn({5, 6, 20, 12}) + 1.0};
   for (const Axes& axes : {Axes{1}, Axes{2}, Axes{0, 2}, Axes{1, 3}, Axes{0, 2, 3}, Axes{0, 1}, Axes{0, 3}}) {

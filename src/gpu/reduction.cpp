@@ -328,8 +328,10 @@ class ReductionKernel final : public Kernel {
     const std::uint64_t kept_step = loops_.rows ? slices : 1, slice_step = loops_.rows ? 1 : kept;
     // Side by side where there are enough totals, which are neighbours in memory then.
     const bool side_by_side = !loops_.rows && kept_ >= 4 * static_cast<std::int64_t>(threads);
-    const std::uint32_t lanes =
-        side_by_side ? 1 : power_of_two((slices_ + 3) / 4, slices_ >= 256 ? threads : device_.wave_size());
+    // A wave or less, or the whole block: group_reduce() has nothing between.
+    const std::uint32_t lanes = side_by_side     ? 1
+                                : slices_ >= 256 ? threads
+                                                 : power_of_two((slices_ + 3) / 4, device_.wave_size());
     const std::uint64_t in_block = threads / lanes;
     device_.launch(combine_, {.x = grid((kept + in_block - 1) / in_block), .threads = threads},
                    arguments.outputs[0], arguments.scratch, kept, slices, kept_step, slice_step, lanes);
