@@ -34,6 +34,27 @@ TEST(Autograd, HandlesOfOneVariableShareTheGradient) {
   EXPECT_EQ(x.grad().item(), 2);
 }
 
+// Against differences of the derivative one below.
+TEST(Autograd, HigherDerivativesOfActivations) {
+  using Function = Tensor (*)(const Tensor&);
+  for (const Function f : {Function(silu), Function(gelu), Function(gelu_tanh), Function(mish)}) {
+    const auto derivative = [&](double at, int order) {
+      Tensor x = full({}, at, DType::f64);
+      x.requires_grad_();
+      Tensor y = f(x);
+      for (int i = 0; i < order; ++i) y = gradients(y, {x}, {}, true)[0];
+      return y.item<double>();
+    };
+    for (const double at : {-2.1, -0.4, 0.3, 1.7})
+      for (const int order : {1, 2, 3}) {
+        constexpr double step = 1e-5;
+        const double slope =
+            (derivative(at + step, order - 1) - derivative(at - step, order - 1)) / (2 * step);
+        EXPECT_NEAR(derivative(at, order), slope, 1e-6) << at << " order " << order;
+      }
+  }
+}
+
 // Gradients of slices that divide a value are joined; all others are added up.
 TEST(Autograd, SlicesOfAValue) {
   const auto gradient = [](const std::function<Tensor(const Tensor&)>& f) {

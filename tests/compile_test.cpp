@@ -202,6 +202,58 @@ TEST(Compile, AFunctionThatThrowsHasChangedNothing) {
   EXPECT_EQ(v.grad().to_vector<float>(), (std::vector<float>{9}));
 }
 
+TEST(Compile, AnArgumentThatIsAlsoAssignedIsReadAsItWas) {
+  Tensor w = arange(6).to(DType::f32).eval(), v = zeros({6}).eval();
+  Compiled step = compile([&](const std::vector<Tensor>& in) {
+    w.assign(w + 1.0);
+    v.assign(cumsum(flip(in[0], {0}), 0));
+    return std::vector<Tensor>{};
+  });
+  for (int i = 0; i < 3; ++i) {
+    const auto expected = cumsum(flip(copy(w), {0}), 0).to_vector<float>();
+    step({w});
+    EXPECT_EQ(v.to_vector<float>(), expected) << i;
+  }
+}
+
+TEST(Compile, ANumberThatWasAssignedIsAVariableStill) {
+  Tensor rate = full({}, 0.1).eval();
+  rate.assign(0.25);
+  Compiled scale = compile([&](const std::vector<Tensor>& in) { return std::vector<Tensor>{in[0] * rate}; });
+  const Tensor one = ones({1}).eval();
+  EXPECT_EQ(scale({one})[0].item(), 0.25);
+  rate.assign(0.5);
+  EXPECT_EQ(scale({one})[0].item(), 0.5);
+  EXPECT_EQ((ones({1}, DType::f16) * rate).dtype(), DType::f32);
+}
+
+TEST(Compile, WhatNoLongerLearnsIsLeftAlone) {
+  Tensor w = tensor<float>({1}).requires_grad_();
+  Compiled step = compile([&](const std::vector<Tensor>& in) {
+    const Tensor loss = sum(w * in[0]);
+    if (w.requires_grad()) w.assign(w - gradients(loss, {w})[0]);
+    return std::vector<Tensor>{loss};
+  });
+  const Tensor two = tensor<float>({2}).eval();
+  step({two});
+  EXPECT_EQ(w.item(), -1);
+  w.requires_grad_(false);
+  step({two});
+  EXPECT_EQ(w.item(), -1);
+}
+
+TEST(Compile, GeneratorsOfOneSeedAreToldApart) {
+  Generator a(5), b(5);
+  Compiled both = compile([&](const std::vector<Tensor>& in) {
+    return std::vector<Tensor>{in[0] + rand({3}, DType::f32, a), in[0] + rand({3}, DType::f32, b)};
+  });
+  const Tensor x = zeros({3}).eval();
+  both({x});
+  b.seed(77);
+  Generator same(77);
+  EXPECT_EQ(both({x})[1].to_vector<float>(), rand({3}, DType::f32, same).to_vector<float>());
+}
+
 TEST(Compile, AskingForAValueWhileTracingIsAnError) {
   Compiled f = compile([](const std::vector<Tensor>& a) {
     if (a[0].item() > 0) return std::vector<Tensor>{a[0]};

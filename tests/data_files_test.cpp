@@ -152,6 +152,11 @@ TEST_F(CsvTest, OutOfRange) {
   EXPECT_EQ(small.numbers({}, DType::f64).to_vector<double>(), (std::vector<double>{1e-60, -0.}));
   EXPECT_THROW(table("1e39\n", {.header = false}).numbers({}, DType::f32), FormatError);
   EXPECT_THROW(table("1e400\n", {.header = false}).numbers({}, DType::f64), FormatError);
+  EXPECT_THROW(table("1e5\n", {.header = false}).numbers({}, DType::f16), FormatError);
+  for (const DType dtype : {DType::f16, DType::f32, DType::u8}) {
+    EXPECT_EQ(table("+5\n", {.header = false}).numbers({}, dtype).to(DType::f32).item<float>(), 5);
+    EXPECT_THROW(table("++5\n", {.header = false}).numbers({}, dtype), FormatError);
+  }
   EXPECT_TRUE(std::isinf(table("inf\n", {.header = false}).numbers().item<float>()));
 }
 

@@ -385,6 +385,16 @@ TEST(Eval, OperandsOfAnyLayoutAreReadAndLeftAlone) {
   }
 }
 
+TEST(Eval, ConstantsAreWhatMemoryWouldHold) {
+  for (const Shape& shape : {Shape{}, Shape{1}}) {
+    EXPECT_EQ(full(shape, 300, DType::u8).item<std::int64_t>(), 255);
+    EXPECT_EQ(full(shape, 1e6, DType::f16).to(DType::f32).item(), INFINITY);
+    EXPECT_EQ(full(shape, 0.1, DType::bf16).to(DType::f64).item(), 0.10009765625);
+    EXPECT_EQ(full(shape, 2.75).item<std::int64_t>(), 2);
+  }
+  EXPECT_EQ((ones({1}, DType::f64) * 0.1).item(), 0.1);
+}
+
 TEST(Eval, ConstantsAreFilledWhereMemoryIsNeeded) {
   EXPECT_EQ(matmul(ones({2, 3}), full({3, 2}, 2.0)).to_vector<float>(), (std::vector<float>{6, 6, 6, 6}));
   EXPECT_EQ(zeros({0, 3}).to_vector<float>().size(), 0u);

@@ -257,7 +257,39 @@ TYPED_TEST(IntegerSemantics, LargeValuesAreExact) {
   }
 }
 
+TYPED_TEST(IntegerSemantics, BoundsAndNumbersOutOfRange) {
+  using T = TypeParam;
+  constexpr T low = std::numeric_limits<T>::min(), high = std::numeric_limits<T>::max();
+  for (const auto device : tested_devices()) {
+    const OnDevice here(device);
+    const auto x = tensor<T>({low, T{5}, static_cast<T>(high - 1), high});
+    EXPECT_EQ(clamp(x, 2.5, 1e30).template to_vector<T>(),
+              (std::vector<T>{T{3}, T{5}, static_cast<T>(high - 1), high}));
+    EXPECT_EQ(clamp(x, {}, 7.5).template to_vector<T>(), (std::vector<T>{low, T{5}, T{7}, T{7}}));
+    EXPECT_EQ(masked_fill(x, x == T{5}, 9).template to_vector<T>(),
+              (std::vector<T>{low, T{9}, static_cast<T>(high - 1), high}));
+    if constexpr (sizeof(T) < 8) {
+      const std::int64_t above = std::int64_t{high} + 1, below = std::int64_t{low} - 1;
+      for (const auto& [result, expected] : {std::pair{x < above, true},
+                                             {x <= above, true},
+                                             {x == above, false},
+                                             {x != below, true},
+                                             {x > below, true},
+                                             {x >= above, false},
+                                             {above > x, true},
+                                             {below >= x, false}})
+        EXPECT_EQ(all(result == expected).template item<bool>(), true);
+    }
+  }
+}
+
 // ---- bool
+TEST_P(Semantics, Triangles) {
+  EXPECT_EQ(tril(ones({2, 2}, D::bool_)).dtype(), D::bool_);
+  EXPECT_EQ(values<std::int64_t>(tril(ones({2, 2}, D::bool_))), integers({1, 0, 1, 1}));
+  EXPECT_EQ(triu(ones({2, 2}, D::u8)).dtype(), D::u8);
+}
+
 TEST_P(Semantics, BoolArithmetic) {
   const auto a = tensor({true, true, false}), b = tensor({true, false, false});
   EXPECT_EQ((a + b).dtype(), D::i64);

@@ -143,6 +143,12 @@ TEST(Train, LossFallsAndMetricsAreKept) {
   EXPECT_TRUE(run.model->training());
 }
 
+TEST(Train, ALoaderMayHaveBeenUsedBefore) {
+  Session run({.epochs = 1});
+  for (const data::Batch& batch : run.train) static_cast<void>(batch);
+  EXPECT_EQ(run.fit().steps, 13);
+}
+
 TEST(Train, LimitsBySteps) {
   Session run({.steps = 20, .evaluate_steps = 8});
   const Result result = run.fit();

@@ -22,7 +22,9 @@ std::string explain(const std::vector<Tensor>& tensors);
 // The function runs only while tracing, so side effects other than on tensors happen only then. Tensors it
 // captures are read anew at every call, and variables it assigns (parameters, optimiser state, gradients,
 // running statistics) are assigned at every call; random numbers go on from the generator. Numbers it
-// captures are fixed at tracing. A Compiled may be called from one thread at a time.
+// captures are fixed at tracing. A function that throws while it is traced has changed nothing; a call that
+// fails later, at an index out of range, may have written over the variables it assigns. A Compiled may be
+// called from one thread at a time.
 class Compiled {
  public:
   using Function = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;

@@ -76,7 +76,7 @@ TensorDataset::TensorDataset(std::vector<Tensor> fields) {
     if (field.size(0) != fields[0].size(0))
       throw ShapeError(
           fmt::format("[TensorDataset] arrays of {} and of {} samples", fields[0].size(0), field.size(0)));
-    fields_.push_back(to_host(field));
+    fields_.push_back(to_host(field).contiguous().eval());  // workers read it all at once
   }
   size_ = fields_[0].size(0);
 }

@@ -144,14 +144,16 @@ std::string_view trimmed(std::string_view text) {
 
 template <typename T>
 std::optional<T> parse_number(std::string_view text) {
-  if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);
   if constexpr (std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>) {
     const auto value = parse_number<float>(text);
-    return value ? std::optional<T>(T(*value)) : std::nullopt;
+    if (!value || (std::isfinite(*value) && !std::isfinite(static_cast<float>(T(*value)))))
+      return std::nullopt;
+    return T(*value);
   } else if constexpr (std::is_same_v<T, bool>) {
     const auto value = parse_number<std::uint8_t>(text);
     return value && *value <= 1 ? std::optional<bool>(*value == 1) : std::nullopt;
   } else {
+    if (text.size() > 1 && text[0] == '+' && text[1] != '-' && text[1] != '+') text.remove_prefix(1);
     T value{};
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (end != text.data() + text.size()) return std::nullopt;

@@ -91,7 +91,8 @@ struct LeafSource {
   std::size_t argument = 0;
   std::shared_ptr<detail::Variable> variable;
   std::shared_ptr<GradientSlot> slot;
-  NodeRef node;  // fixed
+  NodeRef node;                // fixed
+  bool requires_grad = false;  // captured
   Shape shape;
   Strides strides;  // the plan holds for these
 };
@@ -247,6 +248,7 @@ std::shared_ptr<Compilation> Compiled::State::trace(const std::vector<Tensor>& a
     } else if (const auto variable = trace.captured.find(node); variable != trace.captured.end()) {
       source.kind = LeafSource::Kind::captured;
       source.variable = variable->second.variable;
+      source.requires_grad = node->requires_grad;
       for (const auto& entry : trace.gradients)
         if (entry.before.variable() == source.variable) {
           source.kind = LeafSource::Kind::gradient;
@@ -283,9 +285,9 @@ std::shared_ptr<Compilation> Compiled::State::trace(const std::vector<Tensor>& a
     NumberSource source{planned.of(graph.nodes[planned.node]->number), -1};
     if (op_kind(graph.ops[planned.node]) == OpKind::random)
       for (const auto& draw : trace.draws)
-        if (draw.before.seed == source.number.seed && draw.before.offset == source.number.offset) {
+        if (draw.node.get() == graph.nodes[planned.node]) {
           const auto it = source_of(draw);
-          if (it == compilation->generators.end()) continue;
+          if (it == compilation->generators.end()) break;
           source.generator = it - compilation->generators.begin();
           source.number.offset -= first_offset[static_cast<std::size_t>(source.generator)];
           break;
@@ -312,8 +314,8 @@ bool same_layout(const Shape& shape, const Strides& a, const Strides& b) {
 }
 }  // namespace
 
-// Since the trace, captured variables may have been given values with other strides or on another device, and
-// gradients may have come or gone.
+// Since the trace, captured variables may have been given values with other strides or on another device, may
+// no longer learn or learn now, and gradients may have come or gone.
 bool Compiled::State::still_fits(const Compilation& compilation) {
   for (const auto& gradient : compilation.gradients)
     if (gradient.read && gradient.before != gradient.slot->gradient.defined()) return false;
@@ -322,6 +324,7 @@ bool Compiled::State::still_fits(const Compilation& compilation) {
     const Tensor tensor = leaf.slot ? leaf.slot->gradient : Tensor(leaf.variable);
     make_leaf(tensor.variable(), compilation.plan->device);
     const Node& node = *tensor.variable()->node;
+    if (leaf.kind == LeafSource::Kind::captured && node.requires_grad != leaf.requires_grad) return false;
     if (!(node.device == compilation.plan->device) || !(node.shape == leaf.shape) ||
         !same_layout(node.shape, node.storage.strides, leaf.strides))
       return false;
@@ -365,8 +368,10 @@ std::vector<Tensor> Compiled::State::replay(const Compilation& compilation,
       const LeafSource& leaf = compilation.leaves[static_cast<std::size_t>(plan.donors[i])];
       const bool assigned = leaf.kind == LeafSource::Kind::captured;
       const Node* node = assigned ? leaf.variable->node.get() : nullptr;
+      const auto also_given = [&](const Tensor& argument) { return argument.variable()->node.get() == node; };
       if (node && node->references.load() == 1 && node->storage.buffer.use_count() == 1 &&
-          node->storage.buffer->writable && node->storage.offset == 0)
+          node->storage.buffer->writable && node->storage.offset == 0 &&
+          std::none_of(arguments.begin(), arguments.end(), also_given))
         donated = node->storage.buffer;
     }
     bindings.donated.push_back(std::move(donated));

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "hearth/error.h"
 #include "hearth/ops.h"
@@ -60,9 +61,39 @@ Tensor unary(Op op, const Tensor& x) {
   return result;
 }
 
+// What a comparison gives for all elements where a bare integer is beyond what the other operand can hold.
+std::optional<bool> decided(Op op, const Node& a, const Node& b) {
+  if (a.weak == b.weak || op_row(op).rule != DTypeRule::compare) return {};
+  const Node& number = a.weak ? a : b;
+  const Node& tensor = a.weak ? b : a;
+  if (number.op != Op::constant || !is_integral(number.dtype) || !is_integral(tensor.dtype) ||
+      tensor.dtype == DType::bool_)
+    return {};
+  const auto [least, most] = integer_range(tensor.dtype);
+  const std::int64_t value = number.number.integer;
+  if (value >= least && value <= most) return {};
+  const bool number_is_larger = value > most, a_is_larger = (&number == &a) == number_is_larger;
+  switch (op) {
+    case Op::eq:
+      return false;
+    case Op::ne:
+      return true;
+    case Op::lt:
+    case Op::le:
+      return !a_is_larger;
+    case Op::gt:
+    case Op::ge:
+      return a_is_larger;
+    default:
+      return {};
+  }
+}
+
 Tensor binary(Op op, const Tensor& a, const Tensor& b) {
   const NodeRef &left = node_of(a, op_name(op).data()), &right = node_of(b, op_name(op).data());
   check_operands(op_name(op).data(), {&a, &b});
+  if (const auto known = decided(op, *left, *right))
+    return broadcast_to(make_constant(*known, DType::bool_), (left->weak ? right : left)->shape);
   const DType dtype = operand_dtype(op, common_dtype(*left, *right));
   Shape shape = left->shape == right->shape ? left->shape
                                             : broadcast_shapes(left->shape, right->shape, op_name(op).data());
@@ -113,6 +144,12 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
 Tensor clamp(const Tensor& x, std::optional<double> low, std::optional<double> high) {
   if (low && high && *low > *high)
     throw ValueError(fmt::format("[clamp] the lower bound {} is above the upper bound {}", *low, *high));
+  if (is_integral(x.dtype())) {  // among integers, which f32 may not have
+    Tensor result = x;
+    if (low) result = maximum(result, make_constant(std::ceil(*low), x.dtype()));
+    if (high) result = minimum(result, make_constant(std::floor(*high), x.dtype()));
+    return as(result, x.dtype());
+  }
   // Not maximum and minimum: at a bound the gradient is zero, as PyTorch's.
   Tensor result = x;
   if (low) result = where(result <= *low, *low, result);
@@ -132,7 +169,7 @@ Tensor nan_to_num(const Tensor& x, double nan) {
 }
 
 Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) {
-  return as(where(mask, value, x), x.dtype());  // an integer tensor stays one
+  return where(mask, make_constant(value, x.dtype()), x);  // an integer tensor stays one
 }
 
 Tensor leaky_relu(const Tensor& x, double slope) { return where(x > 0, x, x * slope); }

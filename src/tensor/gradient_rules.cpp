@@ -33,6 +33,22 @@ struct Context {
 
 const Tensor none;
 
+// Of the functions of elementwise.inc that are derivatives themselves.
+Tensor slope_of_silu_curvature(const Tensor& x) {
+  const Tensor s = sigmoid(x), rest = sigmoid(neg(x)), p = s * rest, q = rest - s;
+  return p * (q * (3.0 + x * q) - 2.0 * x * p);
+}
+Tensor slope_of_gelu_tanh_slope(const Tensor& x) {
+  constexpr double c = 0.79788456080286536, cubic = 0.044715;
+  const Tensor square = x * x, t = tanh(c * x * (1.0 + cubic * square));
+  const Tensor inner = c * (1.0 + 3 * cubic * square);  // the slope of what tanh is taken of
+  return (1.0 - t * t) * (inner + 3 * c * cubic * square - x * t * inner * inner);
+}
+Tensor slope_of_mish_slope(const Tensor& x) {
+  const Tensor s = sigmoid(x), t = tanh(softplus(x));
+  return s * (1.0 - t * t) * (2.0 + x * (1.0 - s - 2.0 * t * s));
+}
+
 void elementwise(Context& c) {
   switch (c.node->op) {
 #define HEARTH_UNARY(name, rule, value, gradient, doc)            \

@@ -19,7 +19,8 @@ Tensor draw(Op op, const Shape& shape, DType dtype, Generator& generator) {
   const auto state = generator.reserve(blocks);
   node.number.seed = state.seed;
   node.number.offset = state.offset;
-  if (Trace* trace = current_trace()) trace->draws.push_back({generator.stream(), state, blocks});
+  if (Trace* trace = current_trace())
+    trace->draws.push_back({result.variable()->node, generator.stream(), state, blocks});
   return result;
 }
 
@@ -110,7 +111,8 @@ Tensor multinomial(const Tensor& weights, std::int64_t count, Generator& generat
   shape.back() = count;
   const Tensor total = narrow(steps, -1, weights.size(-1) - 1, 1);
   const Tensor draws = rand(shape, DType::f32, generator) * total;
-  return sum(unsqueeze(steps, -2) <= unsqueeze(draws, -1), {-1});
+  // The product may be rounded up to the total.
+  return minimum(sum(unsqueeze(steps, -2) <= unsqueeze(draws, -1), {-1}), weights.size(-1) - 1);
 }
 
 }  // namespace hearth

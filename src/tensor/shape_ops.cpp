@@ -303,7 +303,7 @@ Tensor triangle(const Tensor& x, std::int64_t diagonal, bool lower, const char* 
   const DeviceScope here(x.device());
   const Tensor rows = reshape(arange(x.size(-2)), {-1, 1}), columns = arange(x.size(-1));
   const Tensor keep = lower ? columns <= rows + diagonal : columns >= rows + diagonal;
-  return where(keep, x, 0);
+  return where(keep, x, cast(0, x.dtype()));
 }
 }  // namespace
 

@@ -266,7 +266,8 @@ void Tensor::assign(const Tensor& value) {
                                  dtype_name(node->dtype)));
   if (Trace* trace = current_trace()) trace->will_assign(variable_);
   if (!variable_->gradient) {
-    variable_->node = node_of(value.detach());
+    // A number gives the variable its value, not its lesser say in promotion.
+    variable_->node = node_of(node_of(value)->weak ? cast(value, value.dtype()) : value.detach());
     return;
   }
   // A node of its own, because others may see the value's and the leaf's flags are not theirs.
@@ -326,11 +327,7 @@ Tensor Tensor::scalar_bool(bool value) { return make_constant(value, value, DTyp
 Tensor Tensor::scalar_int(std::int64_t value) {
   return make_constant(static_cast<double>(value), value, DType::i64, true);
 }
-Tensor Tensor::scalar_double(double value) {
-  Tensor result = make_constant(value, DType::f32);
-  result.variable_->node->weak = true;
-  return result;
-}
+Tensor Tensor::scalar_double(double value) { return make_constant(value, DType::f32, true); }
 
 namespace {
 Tensor filled(const Shape& shape, double value, DType dtype, const char* operation) {

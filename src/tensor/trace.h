@@ -38,6 +38,7 @@ struct Trace {
   std::vector<Touched> gradients;
 
   struct Draw {
+    NodeRef node;
     std::weak_ptr<Generator::Stream> stream;
     Generator::State before;
     std::uint64_t count;

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <limits>
+
 #include "device/backend.h"
 #include "hearth/error.h"
 #include "hearth/grad.h"
@@ -98,26 +100,89 @@ void overwrite(const Tensor& target, std::span<const std::byte> bytes) {
   backend(node.device).copy_from_host(*node.storage.buffer, 0, bytes.data(), bytes.size());
 }
 
+namespace {
+
+// What memory of this dtype would hold of the number; integers wrap around, as tensors do.
+Number stored(double real, std::int64_t integer, DType dtype) {
+  Number number;
+  number.real = real;
+  number.integer = integer;
+  switch (dtype) {
+    case DType::f16:
+      number.real = static_cast<float>(float16(static_cast<float>(real)));
+      break;
+    case DType::bf16:
+      number.real = static_cast<float>(bfloat16(static_cast<float>(real)));
+      break;
+    case DType::f32:
+      number.real = static_cast<float>(real);
+      break;
+    case DType::u8:
+      number.integer = static_cast<std::uint8_t>(integer);
+      break;
+    case DType::i8:
+      number.integer = static_cast<std::int8_t>(integer);
+      break;
+    case DType::i16:
+      number.integer = static_cast<std::int16_t>(integer);
+      break;
+    case DType::i32:
+      number.integer = static_cast<std::int32_t>(integer);
+      break;
+    default:
+      break;
+  }
+  if (is_integral(dtype)) number.real = static_cast<double>(number.integer);
+  return number;
+}
+
+}  // namespace
+
 Tensor make_constant(double real, std::int64_t integer, DType dtype, bool weak) {
   NodeRef node(new Node);
   node->op = Op::constant;
   node->dtype = dtype;
   node->weak = weak;
-  node->number.real = real;
-  node->number.integer = integer;
+  if (weak) {
+    node->number.real = real;
+    node->number.integer = integer;
+  } else {
+    node->number = stored(real, integer, dtype);
+  }
   node->device = default_device();
   if (Trace* trace = current_trace()) node->trace = trace->id;
   return wrap(std::move(node));
 }
 
-Tensor make_constant(double value, DType dtype) {
+std::pair<std::int64_t, std::int64_t> integer_range(DType dtype) {
+  const auto of = []<typename T>(T) {
+    return std::pair<std::int64_t, std::int64_t>(std::numeric_limits<T>::min(),
+                                                 std::numeric_limits<T>::max());
+  };
+  switch (dtype) {
+    case DType::bool_:
+      return {0, 1};
+    case DType::u8:
+      return of(std::uint8_t{});
+    case DType::i8:
+      return of(std::int8_t{});
+    case DType::i16:
+      return of(std::int16_t{});
+    case DType::i32:
+      return of(std::int32_t{});
+    default:
+      return of(std::int64_t{});
+  }
+}
+
+Tensor make_constant(double value, DType dtype, bool weak) {
   // Out-of-range conversions to an integer saturate, as casts of tensors do.
-  const double limit = 9223372036854775808.0;
-  const std::int64_t integer = value != value   ? 0
-                               : value >= limit ? std::numeric_limits<std::int64_t>::max()
-                               : value < -limit ? std::numeric_limits<std::int64_t>::min()
-                                                : static_cast<std::int64_t>(value);
-  return make_constant(value, integer, dtype, false);
+  const auto [least, most] = integer_range(is_integral(dtype) ? dtype : DType::i64);
+  const std::int64_t integer = value != value                        ? 0
+                               : value >= static_cast<double>(most)  ? most
+                               : value <= static_cast<double>(least) ? least
+                                                                     : static_cast<std::int64_t>(value);
+  return make_constant(value, integer, dtype, weak);
 }
 
 Tensor as(const Tensor& x, DType dtype) { return x.dtype() == dtype ? x : cast(x, dtype); }

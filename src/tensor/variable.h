@@ -4,6 +4,7 @@
 #include <initializer_list>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "graph/node.h"
@@ -77,7 +78,9 @@ std::shared_ptr<std::byte> host_memory(Device device, std::size_t bytes);
 
 // A number of the given dtype, shape ().
 Tensor make_constant(double real, std::int64_t integer, DType dtype, bool weak = false);
-Tensor make_constant(double value, DType dtype);
+Tensor make_constant(double value, DType dtype, bool weak = false);
+// The least and the most that an integral dtype holds.
+std::pair<std::int64_t, std::int64_t> integer_range(DType dtype);
 
 // x as `dtype`, without a node where it has it already.
 Tensor as(const Tensor& x, DType dtype);

@@ -604,6 +604,12 @@ Result Trainer::fit(data::DataLoader& train, data::DataLoader* evaluation) {
   const InterruptGuard interrupt(config.handle_interrupts);
   ProgressBar bar(config.progress);
   if (!run.resume_tried) run.resume(train, bar);
+  if (run.now.step == 0) {  // epochs are counted by the loader, which may have been used before
+    data::DataLoaderState beginning = train.state_dict();
+    beginning.epoch = 0;
+    beginning.position = 0;
+    train.load_state_dict(beginning);
+  }
   if (!run.model->training()) run.model->train();
   run.stop_requested = false;
   for (auto& callback : run.callbacks) callback->on_begin(*this);
