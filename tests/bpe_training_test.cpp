@@ -65,7 +65,7 @@ TEST(BpeTraining, FilesOfBothKindsGiveTheSameTokenizer) {
   const Tokenizer learnt = tokenizer_of(definition);
   const Tokenizer from_json =
       tokenizer_of(read_tokenizer_json(to_tokenizer_json(definition), "tokenizer.json"));
-  const GgufMetadata gguf = to_gguf(definition, 600, "llama");
+  const GgufMetadata gguf = to_gguf(definition, 600, "llama").metadata;
   EXPECT_EQ(std::get<std::string>(gguf.at("tokenizer.ggml.pre")), "llama-bpe");
   for (const std::string& text : golden.documents) {
     const auto ids = learnt.encode(text);

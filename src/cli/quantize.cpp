@@ -9,6 +9,7 @@
 #include <optional>
 #include <tuple>
 
+#include "base/say.h"
 #include "cli/checks.h"
 #include "cli/commands.h"
 #include "cli/language_model.h"
@@ -54,7 +55,10 @@ nlohmann::json to_json(const llm::ExportResult& result) {
                        {"to", dtype_name(tensor.to)},
                        {"wanted", dtype_name(tensor.wanted)},
                        {"weighed", tensor.weighed}});
-  return {{"tensors", tensors}, {"bytes_before", result.bytes_before}, {"bytes_after", result.bytes_after}};
+  return {{"tensors", tensors},
+          {"bytes_before", result.bytes_before},
+          {"bytes_after", result.bytes_after},
+          {"lost", result.lost}};
 }
 
 int quantize(const QuantizeOptions& options) {
@@ -80,6 +84,8 @@ int quantize(const QuantizeOptions& options) {
                                                      }});
   bar.clear();
   if (!result.finished) return interrupted;
+  for (const std::string& lost : result.lost)
+    say("hearth: warning: the file cannot say {}; some texts will have other tokens\n", lost);
   if (options.json) {
     fmt::print("{}\n", to_json(result).dump(2));
     return success;

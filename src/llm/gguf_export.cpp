@@ -30,6 +30,7 @@ constexpr std::int64_t elements_at_once = 1 << 23;
 // What is written, before it is quantised.
 struct Source {
   GgufMetadata metadata;
+  std::vector<std::string> lost = {};
   std::vector<std::string> names;
   std::function<Tensor(const std::string&)> tensor;
   std::optional<GgufFile> file;  // from which tensors that stay as they are can be copied
@@ -85,9 +86,12 @@ Source open_folder(const std::filesystem::path& path) {
     };
     return !interleaves ? 0 : is("attn_q") ? heads : is("attn_k") ? groups : 0;
   };
-  if (has_tokenizer(path))
-    source.metadata.merge(tokenizer::to_gguf(tokenizer::read_folder(path),
-                                             static_cast<std::size_t>(c.vocabulary), architecture.gguf));
+  if (has_tokenizer(path)) {
+    auto written = tokenizer::to_gguf(tokenizer::read_folder(path), static_cast<std::size_t>(c.vocabulary),
+                                      architecture.gguf);
+    source.metadata.merge(written.metadata);
+    source.lost = std::move(written.lost);
+  }
   if (!model.chat_template.empty()) source.metadata["tokenizer.chat_template"] = model.chat_template;
   return source;
 }
@@ -118,6 +122,7 @@ class Exporter {
   Exporter(const std::filesystem::path& from, const ExportOptions& options)
       : source_(std::filesystem::is_directory(from) ? open_folder(from) : open_file(from)),
         options_(options) {
+    result_.lost = source_.lost;
     plan();
   }
 

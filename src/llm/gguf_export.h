@@ -34,6 +34,7 @@ struct ExportResult {
   std::vector<ExportedTensor> tensors;
   std::int64_t bytes_before = 0, bytes_after = 0;  // of tensors
   bool finished = true;                            // else ended by `progress`
+  std::vector<std::string> lost;                   // of the tokenizer, see tokenizer::GgufTokenizer
 };
 
 // `from` is a GGUF file, or a folder, whose names, order of rows and tokenizer become those of GGUF files.

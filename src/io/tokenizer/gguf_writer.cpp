@@ -35,7 +35,7 @@ class GgufTokenizerWriter {
   GgufTokenizerWriter(const Definition& definition, std::size_t size, std::string_view architecture)
       : definition_(definition), size_(size), architecture_(architecture) {}
 
-  GgufMetadata write() {
+  GgufTokenizer write() {
     if (definition_.tokens.size() > size_)
       fail(definition_.source,
            fmt::format("{} tokens, and the model has {}", definition_.tokens.size(), size_));
@@ -50,12 +50,12 @@ class GgufTokenizerWriter {
       write_sentencepiece(*bpe);
     write_tokens(!byte_level);
     write_special(!byte_level);
-    return std::move(metadata_);
+    return std::move(result_);
   }
 
  private:
   void set(std::string_view name, GgufValue value) {
-    metadata_.insert_or_assign(fmt::format("tokenizer.ggml.{}", name), std::move(value));
+    result_.metadata.insert_or_assign(fmt::format("tokenizer.ggml.{}", name), std::move(value));
   }
   [[noreturn]] void refuse(std::string_view what) const {
     fail(definition_.source, fmt::format("{} cannot be written to a GGUF file", what));
@@ -95,7 +95,7 @@ class GgufTokenizerWriter {
         const auto* prepend = std::get_if<PrependStep>(&step);
         const auto* replace = std::get_if<ReplaceStep>(&step);
         if (prepend && (prepend->only_at_start || prepend->only_if_missing))
-          refuse("a space that it does not put before every part of a text");
+          result_.lost.push_back("that not every part of a text gets a space before it");
         if (prepend && (prepend->text == space_mark || prepend->text == " "))
           prefix = true;
         else if (replace && replace->what == " " && replace->by == space_mark)
@@ -146,11 +146,11 @@ class GgufTokenizerWriter {
   }
 
   // Only what is looked for in text does anything with what is beside it.
-  void check_spaces_beside(const Token& token, bool sentencepiece) const {
+  void note_spaces_beside(const Token& token, bool sentencepiece) {
     if (token.kind != TokenKind::control && token.kind != TokenKind::user_defined) return;
     const bool strips_right = sentencepiece && gguf_strips_right(architecture_, token);
     if (token.single_word || token.strip_left || token.strip_right != strips_right)
-      refuse(fmt::format("what token {} does with the text beside it", io::show(token.text)));
+      result_.lost.push_back(fmt::format("what token {} does with the text beside it", io::show(token.text)));
   }
 
   void write_tokens(bool with_scores) {
@@ -162,7 +162,7 @@ class GgufTokenizerWriter {
         texts[i] = fmt::format("[PAD{}]", i);
         continue;
       }
-      check_spaces_beside(*token, with_scores);
+      note_spaces_beside(*token, with_scores);
       texts[i] = token->text;
       TokenKind kind = token->kind;
       if (definition_.special.unknown == static_cast<TokenId>(i)) kind = TokenKind::unknown;
@@ -205,12 +205,12 @@ class GgufTokenizerWriter {
   const std::size_t size_;
   const std::string_view architecture_;
   std::vector<float> scores_;
-  GgufMetadata metadata_;
+  GgufTokenizer result_;
 };
 
 }  // namespace
 
-GgufMetadata to_gguf(const Definition& definition, std::size_t size, std::string_view architecture) {
+GgufTokenizer to_gguf(const Definition& definition, std::size_t size, std::string_view architecture) {
   return GgufTokenizerWriter(definition, size, architecture).write();
 }
 
