@@ -56,6 +56,16 @@ bool is_output(const Expression& expression, std::size_t value) {
   return std::find(expression.outputs.begin(), expression.outputs.end(), value) != expression.outputs.end();
 }
 
+// Before it is rounded to the type of the result.
+std::string cast_text(const Expression::Instruction& cast, const std::string& value) {
+  const bool to_integer = is_integral(cast.result) && cast.result != DType::bool_;
+  if (is_floating(cast.operand) && to_integer)
+    return fmt::format("math::as_integer<{}>({})", storage_type(cast.result), value);
+  if (cast.operand == DType::f64 && (cast.result == DType::f16 || cast.result == DType::bf16))
+    return fmt::format("math::rounded_to_odd({})", value);
+  return value;
+}
+
 std::string in_namespace_narrow(std::string value) {
   constexpr std::string_view from = "math::", to = "math::narrow::";
   for (std::size_t at = value.find(from); at != std::string::npos; at = value.find(from, at + to.size()))
@@ -123,7 +133,7 @@ std::string expression_body(const Expression& expression, std::string_view inden
       computed = fmt::format("({} != 0 ? {} : {})", value_name(expression, instruction.operands[0]),
                              operand(1), operand(2));
     else if (instruction.op == Op::cast)
-      computed = value_name(expression, instruction.operands[0]);
+      computed = cast_text(instruction, value_name(expression, instruction.operands[0]));
     else if (row_texts()[static_cast<std::size_t>(instruction.op)].arity == 1)
       computed = fmt::format("{}({})", function_name(instruction.op, is_narrow(instruction)), operand(0));
     else

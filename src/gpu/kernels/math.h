@@ -23,6 +23,27 @@ DEVICE T select(bool condition, T yes, T no) {
   return condition ? yes : no;
 }
 
+// A number as an integer: the nearest end of the range where it is beyond, 0 where it is none.
+template <class To, class From>
+DEVICE typename Stored<To>::Compute as_integer(From x) {
+  using Integer = typename Stored<To>::Compute;
+  constexpr bool has_sign = (To)-1 < (To)0;
+  constexpr Integer most = (Integer)(~0ull >> (64 - 8 * sizeof(To) + (has_sign ? 1 : 0)));
+  constexpr Integer least = has_sign ? -most - 1 : 0;
+  return x != x ? 0 : x >= (From)most ? most : x <= (From)least ? least : (Integer)x;
+}
+
+// So that rounding it once more, to 16 bits, gives what rounding x at once would: what is lost shows in the
+// last bit.
+DEVICE f32 rounded_to_odd(f64 x) {
+  const f32 nearest = (f32)x;
+  const u32 bits = bit_cast<u32>(nearest);
+  const f64 back = nearest, size = back < 0 ? -back : back;
+  const bool inexact = back != x && x == x && (bits & 0x7fffffffu) < 0x7f800000u;
+  const u32 toward = size < (x < 0 ? -x : x) ? bits + 1 : bits - 1;
+  return bit_cast<f32>(inexact && (bits & 1) == 0 ? toward : bits);
+}
+
 DEVICE f32 infinity(f32) { return bit_cast<f32>(0x7f800000u); }
 DEVICE f64 infinity(f64) { return bit_cast<f64>(0x7ff0000000000000ull); }
 
