@@ -12,7 +12,6 @@
 #include "base/say.h"
 #include "cli/checks.h"
 #include "cli/commands.h"
-#include "cli/language_model.h"
 #include "cli/output_file.h"
 #include "cli/table.h"
 #include "hearth/config.h"

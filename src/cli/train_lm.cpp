@@ -1,9 +1,17 @@
 // `hearth train lm`: a language model from text files.
 #include "cli/train_lm.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "base/say.h"
 #include "cli/checks.h"
 #include "cli/device_options.h"
 #include "cli/ending.h"
-#include "cli/language_model.h"
 #include "cli/output_file.h"
 #include "hearth/config.h"
 #include "hearth/device.h"

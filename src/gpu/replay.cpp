@@ -19,8 +19,8 @@ namespace {
 
 using Launch = LaunchRecorder::Launch;
 
-// ROCm 6.2 and later give each updated node new memory for its arguments, some 6 KB, and free the old only
-// with the graph. So a graph is made anew after so many.
+// ROCm 6.2 and later give each updated node new memory for its arguments and free the old only with the graph
+// (354 MiB after 64,000 updates were reported to AMD). So a graph is made anew after so many.
 constexpr std::size_t most_updates = 4096;
 
 class GraphReplay final : public Replay {
