@@ -57,6 +57,7 @@ ConvShape conv2d(int64_t batch, int64_t groups, int64_t c, int64_t o, int64_t h,
 std::vector<Case> cases() {
   return {
       {"3x3", conv2d(2, 1, 5, 7, 9, 11, 3, 1, 1)},
+      {"only padding", conv3d(2, 1, 3, 4, {1}, {1}, {2}, {1}, {1})},
       {"3x3 no padding", conv2d(3, 1, 8, 16, 7, 7, 3, 1, 0)},
       {"3x3 wide", conv2d(2, 1, 16, 24, 20, 37, 3, 1, 1)},
       {"3x3 one row of output", conv2d(1, 1, 3, 4, 3, 50, 3, 1, 0)},

@@ -97,6 +97,23 @@ TEST_F(GpuRuntime, NumbersGoAnywhere) {
   EXPECT_THROW(x * vector, DeviceError);
 }
 
+TEST_F(GpuRuntime, NumbersMadeForADeviceStayThere) {
+  const Tensor x = full({}, 3.0).to(device), other = full({4}, 2.0).to(device);
+  EXPECT_EQ((zeros_like(x) * 0.5).device(), device);
+  EXPECT_EQ((ones_like(x).to(DType::f16) + 1).device(), device);
+  Tensor w = x.detach();
+  w.requires_grad_();
+  const Tensor slope = gradients(sum(other * Tensor(other).requires_grad_()), {w})[0];  // none: zero
+  EXPECT_EQ((w.detach() - 0.5 * slope).item(), 3);
+}
+
+TEST_F(GpuRuntime, ComparisonsThatNeedNoLookAreWhereTheirTensorIs) {
+  const Tensor x = tensor<std::int8_t>({-100, 100}).to(device);
+  EXPECT_EQ((x < 1000).device(), device);
+  EXPECT_EQ(where(x < 1000, x, neg(x)).to(Device{}).to_vector<std::int8_t>(),
+            (std::vector<std::int8_t>{-100, 100}));
+}
+
 TEST_F(GpuRuntime, ACompiledFunctionKnowsItsDevice) {
   const Tensor weight = full({3}, 2.0).eval();
   auto twice = compile([](const std::vector<Tensor>& in) { return std::vector<Tensor>{in[0] + in[0]}; });

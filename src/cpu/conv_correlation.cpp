@@ -165,7 +165,9 @@ Cuts choose_cuts(const Problem& p) {
   cuts.parts = std::max<int64_t>(1, (p.out_channels + cuts.part - 1) / cuts.part);
 
   const int64_t column_phases = static_cast<int64_t>(p.axes[2].phases().size());
-  const int64_t rows = p.kernel[0] * p.kernel[1] * column_phases, taps = volume(p.kernel);
+  // Where every output sees only padding, there are no phases.
+  const int64_t rows = p.kernel[0] * p.kernel[1] * std::max<int64_t>(column_phases, 1);
+  const int64_t taps = volume(p.kernel);
   cuts.channels_at_a_time =
       std::clamp<int64_t>(tile_inputs / (rows * 32), 8, std::max<int64_t>(p.channels, 8));
   cuts.out_at_a_time = std::max<int64_t>(1, chunk_weights / (cuts.channels_at_a_time * taps * block)) * block;

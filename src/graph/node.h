@@ -84,6 +84,7 @@ struct Node {
   DType dtype = DType::f32;
   Device device;
   bool weak = false;           // a bare number: takes on the dtype of the other operand
+  bool placed = false;         // Op::constant: was made for `device`, instead of being a number of a formula
   bool requires_grad = false;  // backward() passes through or ends here
   bool tracked = false;        // the gradient goes on to the inputs
   std::atomic<bool> evaluated = false;

@@ -92,8 +92,11 @@ std::optional<bool> decided(Op op, const Node& a, const Node& b) {
 Tensor binary(Op op, const Tensor& a, const Tensor& b) {
   const NodeRef &left = node_of(a, op_name(op).data()), &right = node_of(b, op_name(op).data());
   check_operands(op_name(op).data(), {&a, &b});
-  if (const auto known = decided(op, *left, *right))
-    return broadcast_to(make_constant(*known, DType::bool_), (left->weak ? right : left)->shape);
+  if (const auto known = decided(op, *left, *right)) {
+    const Node& other = left->weak ? *right : *left;
+    const DeviceScope here(other.device);
+    return broadcast_to(make_constant(*known, DType::bool_), other.shape);
+  }
   const DType dtype = operand_dtype(op, common_dtype(*left, *right));
   Shape shape = left->shape == right->shape ? left->shape
                                             : broadcast_shapes(left->shape, right->shape, op_name(op).data());
@@ -120,13 +123,15 @@ Tensor cast(const Tensor& x, DType dtype) {
     throw DTypeError(fmt::format("[cast] {} is a storage format; use quantise", dtype_name(dtype)));
   if (node->dtype == dtype && !node->weak) return x;
   if (node->op == Op::constant) {
+    const DeviceScope here(node->device);
     double real = node->number.real;
     std::int64_t integer = node->number.integer;
-    if (dtype == DType::bool_)
-      integer = real != 0 || integer != 0, real = static_cast<double>(integer);
-    else if (is_floating(node->dtype) && is_integral(dtype))
-      return make_constant(std::trunc(real), dtype);
-    return make_constant(real, integer, dtype);
+    if (dtype == DType::bool_) integer = real != 0 || integer != 0, real = static_cast<double>(integer);
+    const bool truncated = is_floating(node->dtype) && is_integral(dtype) && dtype != DType::bool_;
+    const Tensor result =
+        truncated ? make_constant(std::trunc(real), dtype) : make_constant(real, integer, dtype);
+    result.variable()->node->placed = node->placed;
+    return result;
   }
   return make_op(Op::cast, dtype, node->shape, {node});
 }

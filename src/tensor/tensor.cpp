@@ -332,7 +332,9 @@ Tensor Tensor::scalar_double(double value) { return make_constant(value, DType::
 namespace {
 Tensor filled(const Shape& shape, double value, DType dtype, const char* operation) {
   check_shape(shape, dtype, operation);
-  return broadcast_to(cast(make_constant(value, DType::f64), dtype), shape);
+  const Tensor number = cast(make_constant(value, DType::f64), dtype);
+  number.variable()->node->placed = true;
+  return broadcast_to(number, shape);
 }
 }  // namespace
 

@@ -57,7 +57,10 @@ Tensor make_op(Op op, DType dtype, Shape shape, std::vector<NodeRef> inputs, Att
   bool first = true, tracked = false;
   for (const auto& input : inputs) {
     tracked |= input->requires_grad;
-    if (input->op == Op::constant) continue;  // numbers go anywhere
+    if (input->op == Op::constant) {  // numbers go anywhere; alone they stay with the device one was made for
+      if (first && input->placed) node->device = input->device;
+      continue;
+    }
     if (!first && !(input->device == node->device))
       throw DeviceError(fmt::format("[{}] operands on different devices: {} and {}", op_name(op),
                                     to_string(node->device), to_string(input->device)));
