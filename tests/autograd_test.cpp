@@ -34,6 +34,59 @@ TEST(Autograd, HandlesOfOneVariableShareTheGradient) {
   EXPECT_EQ(x.grad().item(), 2);
 }
 
+// The derivative of (the slopes of f, weighted) in a direction, against a difference of slopes that were
+// computed without a graph.
+TEST(Autograd, SecondDerivativesOfComposites) {
+  struct Case {
+    const char* name;
+    Shape shape;
+    std::function<Tensor(const Tensor&)> f;
+  };
+  const auto numbers = [](const Shape& shape, double phase) {
+    return sin(reshape(arange(0, static_cast<double>(element_count(shape)), 1, DType::f64), shape) * 1.7 +
+               phase);
+  };
+  const Tensor weight = numbers({5}, 2).eval(), bias = numbers({5}, 3).eval();
+  const Tensor filter = numbers({3, 2, 2, 2}, 4).eval();
+  const Tensor classes = tensor<std::int64_t>({4, 0, 2});
+  PoolOptions pool{.kernel = {3, 2}, .stride = {2, 1}, .padding = {1, 0}};
+  const std::vector<Case> cases = {
+      {"layer_norm", {3, 5}, [&](const Tensor& x) { return layer_norm(x, {5}, weight, bias); }},
+      {"layer_norm without parameters", {3, 5}, [&](const Tensor& x) { return layer_norm(x, {5}); }},
+      {"layer_norm by its weight", {5}, [&](const Tensor& w) { return layer_norm(w * weight, {5}, w, w); }},
+      {"rms_norm", {2, 3, 5}, [&](const Tensor& x) { return rms_norm(x, weight); }},
+      {"rms_norm without a weight", {3, 5}, [&](const Tensor& x) { return rms_norm(x); }},
+      {"max_pool2d", {1, 2, 5, 4}, [&](const Tensor& x) { return square(max_pool2d(square(x), pool)); }},
+      {"avg_pool2d", {1, 2, 5, 4}, [&](const Tensor& x) { return square(avg_pool2d(x, pool)); }},
+      {"conv2d", {1, 2, 5, 4}, [&](const Tensor& x) { return square(conv2d(x, filter)); }},
+      {"softmax", {3, 5}, [&](const Tensor& x) { return softmax(x); }},
+      {"log_softmax", {3, 5}, [&](const Tensor& x) { return log_softmax(x, 0); }},
+      {"cross_entropy", {3, 5}, [&](const Tensor& x) { return cross_entropy(x, classes); }},
+      {"attention", {1, 2, 3, 4}, [&](const Tensor& x) { return attention(x, square(x), x * 0.5); }},
+      {"sort", {3, 5}, [&](const Tensor& x) { return square(sort(x)); }},
+  };
+  for (const Case& one : cases) {
+    SCOPED_TRACE(one.name);
+    const Tensor at = numbers(one.shape, 0).eval(), along = numbers(one.shape, 1).eval();
+    const Tensor weights = numbers(one.shape, 5).eval();
+    const auto weighted_slopes = [&](Tensor x, bool graph) {
+      const Tensor y = one.f(x);
+      const Tensor slopes = gradients(sum(y * numbers(y.shape(), 6)), {x}, {}, graph)[0];
+      return sum(slopes * weights);
+    };
+    const auto by_difference = [&](double step) {
+      Tensor up = (at + step * along).eval(), down = (at - step * along).eval();
+      return (weighted_slopes(up.requires_grad_(), false).item() -
+              weighted_slopes(down.requires_grad_(), false).item()) /
+             (2 * step);
+    };
+    Tensor x = copy(at).eval();
+    x.requires_grad_();
+    const double got = sum(gradients(weighted_slopes(x, true), {x})[0] * along).item();
+    EXPECT_NEAR(got, by_difference(1e-5), 1e-6 * std::max(1.0, std::abs(got)));
+  }
+}
+
 // Against differences of the derivative one below.
 TEST(Autograd, HigherDerivativesOfActivations) {
   using Function = Tensor (*)(const Tensor&);

@@ -9,6 +9,7 @@
 
 #include "hearth/eval.h"
 #include "hearth/ops.h"
+#include "hearth/random.h"
 
 namespace hearth::testing {
 namespace {
@@ -58,16 +59,16 @@ RandomProgram::RandomProgram(std::uint64_t seed) : random_(seed) {
 
   using Addition = bool (RandomProgram::*)();
   constexpr Addition additions[] = {
-      &RandomProgram::add_unary,       &RandomProgram::add_unary,       &RandomProgram::add_unary,
-      &RandomProgram::add_with_number, &RandomProgram::add_with_number, &RandomProgram::add_binary,
-      &RandomProgram::add_binary,      &RandomProgram::add_binary,      &RandomProgram::add_binary,
-      &RandomProgram::add_choice,      &RandomProgram::add_integers,    &RandomProgram::add_reduction,
-      &RandomProgram::add_reduction,   &RandomProgram::add_along_axis,  &RandomProgram::add_shape_change,
-      &RandomProgram::add_view,        &RandomProgram::add_view,        &RandomProgram::add_joined,
-      &RandomProgram::add_indexing,    &RandomProgram::add_product,     &RandomProgram::add_product,
-      &RandomProgram::add_convolution, &RandomProgram::add_pooling,     &RandomProgram::add_normalisation,
-      &RandomProgram::add_attention,   &RandomProgram::add_loss,        &RandomProgram::add_cast,
-      &RandomProgram::add_block,
+      &RandomProgram::add_unary,         &RandomProgram::add_unary,       &RandomProgram::add_unary,
+      &RandomProgram::add_with_number,   &RandomProgram::add_with_number, &RandomProgram::add_binary,
+      &RandomProgram::add_binary,        &RandomProgram::add_binary,      &RandomProgram::add_binary,
+      &RandomProgram::add_choice,        &RandomProgram::add_random,      &RandomProgram::add_integers,
+      &RandomProgram::add_reduction,     &RandomProgram::add_reduction,   &RandomProgram::add_along_axis,
+      &RandomProgram::add_shape_change,  &RandomProgram::add_view,        &RandomProgram::add_view,
+      &RandomProgram::add_joined,        &RandomProgram::add_indexing,    &RandomProgram::add_product,
+      &RandomProgram::add_product,       &RandomProgram::add_convolution, &RandomProgram::add_pooling,
+      &RandomProgram::add_normalisation, &RandomProgram::add_attention,   &RandomProgram::add_loss,
+      &RandomProgram::add_cast,          &RandomProgram::add_block,
   };
   const std::size_t length = values_.size() + 3 + static_cast<std::size_t>(below(one_in(4) ? 60 : 16));
   for (int tries = 0; values_.size() < length && tries < 1000; ++tries)
@@ -308,6 +309,17 @@ bool RandomProgram::add_binary() {
   const Binary& chosen = table[below(std::size(table))];
   return add(fmt::format("{} of {}, {}", chosen.name, name(a), name(b)),
              [a, b, f = chosen.compute](const Values& v) { return f(v[a], v[b]); });
+}
+
+bool RandomProgram::add_random() {
+  const std::size_t a = floating_value();
+  if (a == values_.size()) return false;
+  if (one_in(2))
+    return add(fmt::format("dropout({}, 0.3)", name(a)), [=](const Values& v) { return dropout(v[a], 0.3); });
+  return add(fmt::format("{} + rand", name(a)), [=](const Values& v) {
+    const DeviceScope here(v[a].device());
+    return v[a] + rand(v[a].shape(), v[a].dtype());
+  });
 }
 
 bool RandomProgram::add_choice() {

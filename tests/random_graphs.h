@@ -22,7 +22,7 @@ class RandomProgram {
   // Of its least exact floating values.
   DType precision() const { return mixed_ ? product_type_ : precision_; }
   const std::vector<Tensor>& inputs() const { return inputs_; }
-  // The results that were chosen as outputs.
+  // The results that were chosen as outputs. Draws random numbers.
   std::vector<Tensor> outputs(const std::vector<Tensor>& inputs) const;
   // A number that depends on all floating outputs.
   static Tensor loss(const std::vector<Tensor>& outputs);
@@ -61,6 +61,7 @@ class RandomProgram {
   bool add_unary();
   bool add_with_number();
   bool add_binary();
+  bool add_random();
   bool add_choice();
   bool add_integers();
   bool add_reduction();

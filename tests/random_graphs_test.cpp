@@ -43,8 +43,9 @@ struct Results {
   std::vector<Tensor> outputs, gradients;
 };
 
-// Outputs, and gradients with respect to all floating inputs.
-Results graph(const RandomProgram& program, const std::vector<Tensor>& inputs) {
+// Outputs, and gradients with respect to all floating inputs; with `twice`, gradients of a function of the
+// gradients instead.
+Results graph(const RandomProgram& program, const std::vector<Tensor>& inputs, bool twice = false) {
   std::vector<Tensor> leaves, differentiated;
   for (const Tensor& input : inputs) {
     Tensor leaf = input.detach();
@@ -57,7 +58,13 @@ Results graph(const RandomProgram& program, const std::vector<Tensor>& inputs) {
   Results results;
   results.outputs = program.outputs(leaves);
   const Tensor loss = RandomProgram::loss(results.outputs);
-  if (loss.defined() && loss.requires_grad()) results.gradients = gradients(loss, differentiated);
+  if (loss.defined() && loss.requires_grad()) results.gradients = gradients(loss, differentiated, {}, twice);
+  if (twice) {
+    const Tensor of_slopes = RandomProgram::loss(results.gradients);
+    results.gradients.clear();
+    if (of_slopes.defined() && of_slopes.requires_grad())
+      results.gradients = gradients(of_slopes, differentiated);
+  }
   return results;
 }
 
@@ -112,6 +119,8 @@ class RandomGraphs : public ::testing::Test {
   void SetUp() override {
     if (tested_devices().empty()) FAIL() << "the demanded device is not there";
   }
+  // Random numbers begin alike before everything that is compared.
+  static void begin() { manual_seed(7); }
   static void for_each_seed(const std::function<void(std::uint64_t)>& body) {
     unsigned long long first = 0, count = brief() ? 4 : 150;
     if (const char* wanted = std::getenv("HEARTH_GRAPHS")) std::sscanf(wanted, "%llu,%llu", &first, &count);
@@ -125,6 +134,7 @@ TEST_F(RandomGraphs, AgreeHoweverTheyAreComputed) {
     const double allowed = tolerance(program.precision());
     const Results expected = [&] {
       const AtLevel level(OptimizationLevel::conservative);
+      begin();
       return evaluated(graph(program, program.inputs()));
     }();
     const auto check = [&](const Results& got, const std::string& how) {
@@ -135,9 +145,11 @@ TEST_F(RandomGraphs, AgreeHoweverTheyAreComputed) {
     };
     for (const Device device : tested_devices()) {
       const std::vector<Tensor> inputs = moved(program.inputs(), device);
+      begin();
       check(evaluated(graph(program, inputs)), "on " + to_string(device));
       {
         const AtLevel level(OptimizationLevel::aggressive);
+        begin();
         check(evaluated(graph(program, inputs)), "at level aggressive on " + to_string(device));
       }
       Compiled compiled = compile([&](const std::vector<Tensor>& arguments) {
@@ -150,6 +162,7 @@ TEST_F(RandomGraphs, AgreeHoweverTheyAreComputed) {
         std::vector<Tensor> arguments;
         for (const Tensor& input : inputs)
           arguments.push_back(call == 1 && is_floating(input.dtype()) ? (input * 0.5).eval() : input);
+        begin();
         std::vector<Tensor> all = compiled(arguments);
         if (call == 1) continue;
         Results got;
@@ -158,6 +171,25 @@ TEST_F(RandomGraphs, AgreeHoweverTheyAreComputed) {
         got.outputs = std::move(all);
         check(got, fmt::format("of compiled call {} on {}", call, to_string(device)));
       }
+    }
+  });
+}
+
+TEST_F(RandomGraphs, DerivativesOfDerivativesAgree) {
+  for_each_seed([](std::uint64_t seed) {
+    const RandomProgram program(seed);
+    if (program.precision() != DType::f64) return;
+    const Results expected = [&] {
+      const AtLevel level(OptimizationLevel::conservative);
+      begin();
+      return evaluated(graph(program, program.inputs(), true));
+    }();
+    for (const Device device : tested_devices()) {
+      begin();
+      const Results got = evaluated(graph(program, moved(program.inputs(), device), true));
+      EXPECT_EQ(difference(got.gradients, expected.gradients, 1e-4), "")
+          << "seed " << seed << " on " << to_string(device) << "\n"
+          << program.text();
     }
   });
 }
@@ -197,6 +229,7 @@ TEST_F(RandomGraphs, VariablesChangeAlikeHoweverTheyAreComputed) {
           variables[k].assign(variables[k] * 0.9 - 0.1 * tanh(slopes[k]));
         return outputs;
       };
+      begin();
       Compiled replayed = compile(step);
       std::vector<Tensor> all;
       for (int call = 0; call < 3; ++call)

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <limits>
 #include <numeric>
 
 #include "hearth/error.h"
@@ -243,6 +244,34 @@ void max_pooling(Context& c) {
   const Tensor x = c.input(0);
   c.gradients[0] = make_op(Op::max_pool_grad, x.dtype(), x.shape(), c.attribute<WindowAttributes>(), x, c.dy);
 }
+// The windows of a pooling, one behind the other along a new first axis.
+Tensor windows(const Tensor& x, const WindowAttributes& window, const Shape& pooled, double beyond) {
+  const std::size_t spatial = window.kernel.size(), lead = x.ndim() - spatial;
+  std::vector<std::pair<std::int64_t, std::int64_t>> widths(x.ndim(), {0, 0});
+  for (std::size_t i = 0; i < spatial; ++i) widths[lead + i] = {window.padding[i], window.padding[i]};
+  const Tensor padded = pad(x, widths, beyond);
+  std::vector<Tensor> parts;
+  for (std::int64_t k = 0; k < element_count(window.kernel); ++k) {
+    std::vector<Slice> slices(x.ndim());
+    for (std::int64_t i = static_cast<std::int64_t>(spatial) - 1, rest = k; i >= 0; --i) {
+      const auto axis = static_cast<std::size_t>(i);
+      const std::int64_t start = rest % window.kernel[axis], last = pooled[lead + axis] - 1;
+      slices[lead + axis] = {start, start + last * window.stride[axis] + 1, window.stride[axis]};
+      rest /= window.kernel[axis];
+    }
+    parts.push_back(slice(padded, slices));
+  }
+  return stack(parts, 0);
+}
+// It takes each gradient to the first largest element of a window; this takes it back.
+void max_pooling_gradient(Context& c) {
+  if (!c.needs(1)) return;  // by x it is zero
+  const auto& window = c.attribute<WindowAttributes>();
+  const Shape& pooled = c.input_shape(1);
+  constexpr double lowest = -std::numeric_limits<double>::infinity();
+  const Tensor places = argmax(windows(c.input(0).detach(), window, pooled, lowest), 0, true);
+  c.gradients[1] = squeeze(gather(windows(c.dy, window, pooled, 0), 0, places), {0});
+}
 void avg_pooling(Context& c) {
   c.gradients[0] =
       make_op(Op::avg_pool_grad, c.dy.dtype(), c.input_shape(0), c.attribute<WindowAttributes>(), c.dy);
@@ -313,15 +342,34 @@ void fused_norm_gradients(Context& c, Op op, const Tensor& x) {
       c.gradients[static_cast<std::size_t>(i) + 1] = narrow(flat, 0, elements + i * size, size);
 }
 
+// The gradient of a norm by its input, of plain operations, which have gradients themselves.
+Tensor differentiable_norm_gradient(const Context& c, bool centred) {
+  const Tensor x = c.input(0);
+  const DType wide = promote(x.dtype(), DType::f32);
+  const Axes last{-1};
+  Tensor scaled = as(c.dy, wide), centre = as(x, wide);
+  if (c.node->inputs.size() > 1) scaled = scaled * as(c.input(1), wide);
+  if (centred) centre = centre - mean(centre, last, true);
+  const Tensor factor = rsqrt(mean(centre * centre, last, true) + c.attribute<NormAttributes>().epsilon);
+  const Tensor normed = centre * factor;
+  Tensor slope = scaled - normed * mean(scaled * normed, last, true);
+  if (centred) slope = slope - mean(scaled, last, true);
+  return as(slope * factor, x.dtype());
+}
+
+Tensor norm_gradient(const Context& c, Op op) {
+  if (grad_enabled()) return differentiable_norm_gradient(c, op == Op::layer_norm_grad);
+  const Tensor x = c.input(0);
+  std::vector<NodeRef> inputs{node_of(x), node_of(c.dy)};
+  if (c.node->inputs.size() > 1) inputs.push_back(c.node->inputs[1]);
+  return make_op(op, x.dtype(), x.shape(), inputs, c.attribute<NormAttributes>());
+}
+
 void layer_normalisation(Context& c) {
   const auto& attributes = c.attribute<NormAttributes>();
   const Tensor x = c.input(0);
   if (fuses_norm_gradients(c, x)) return fused_norm_gradients(c, Op::layer_norm_grads, x);
-  if (c.needs(0)) {
-    std::vector<NodeRef> inputs{node_of(x), node_of(c.dy)};
-    if (c.node->inputs.size() > 1) inputs.push_back(c.node->inputs[1]);
-    c.gradients[0] = make_op(Op::layer_norm_grad, x.dtype(), x.shape(), inputs, attributes);
-  }
+  if (c.needs(0)) c.gradients[0] = norm_gradient(c, Op::layer_norm_grad);
   if (c.needs(1))
     c.gradients[1] = sum_leading(c.dy * make_op(Op::layer_norm, x.dtype(), x.shape(), attributes, x));
   if (c.needs(2)) c.gradients[2] = sum_leading(c.dy);
@@ -331,11 +379,7 @@ void rms_normalisation(Context& c) {
   const auto& attributes = c.attribute<NormAttributes>();
   const Tensor x = c.input(0);
   if (fuses_norm_gradients(c, x)) return fused_norm_gradients(c, Op::rms_norm_grads, x);
-  if (c.needs(0)) {
-    std::vector<NodeRef> inputs{node_of(x), node_of(c.dy)};
-    if (c.node->inputs.size() > 1) inputs.push_back(c.node->inputs[1]);
-    c.gradients[0] = make_op(Op::rms_norm_grad, x.dtype(), x.shape(), inputs, attributes);
-  }
+  if (c.needs(0)) c.gradients[0] = norm_gradient(c, Op::rms_norm_grad);
   if (c.needs(1))
     c.gradients[1] = sum_leading(c.dy * make_op(Op::rms_norm, x.dtype(), x.shape(), attributes, x));
 }
@@ -399,6 +443,8 @@ Rule rule_of(Op op) {
       return convolution_weight;
     case Op::max_pool:
       return max_pooling;
+    case Op::max_pool_grad:
+      return max_pooling_gradient;
     case Op::avg_pool:
       return avg_pooling;
     case Op::avg_pool_grad:
