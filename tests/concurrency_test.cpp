@@ -1,7 +1,12 @@
 // Several threads at once: evaluation over shared inputs, building graphs, the thread pool, the memory pool.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
 #include <numeric>
 #include <thread>
 
@@ -116,6 +121,40 @@ TEST(ThreadPool, CanBeResizedBetweenLoops) {
     parallel_for(1000, 1, [&](std::int64_t begin, std::int64_t end) { total += end - begin; });
     EXPECT_EQ(total.load(), 1000);
   }
+  set_thread_count(before);
+}
+
+// A fork has none of its parent's threads: it must neither wait for them nor end with them.
+TEST(ThreadPool, AForkComputesAndEnds) {
+  const int before = thread_count();
+  set_thread_count(3);
+  const auto total = [] {
+    std::atomic<std::int64_t> sum{0};
+    parallel_for(1000, 1, [&](std::int64_t begin, std::int64_t end) { sum += end - begin; });
+    return sum.load();
+  };
+  ASSERT_EQ(total(), 1000);
+  for (const bool computes : {true, false}) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const bool right = !computes || (thread_count() == 3 && total() == 1000);
+      std::exit(right ? 0 : 1);  // with destructors
+    }
+    ASSERT_GT(child, 0);
+    int status = -1;
+    pid_t ended = 0;
+    for (int i = 0; i < 1000 && ended == 0; ++i) {
+      ended = ::waitpid(child, &status, WNOHANG);
+      if (ended == 0) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    if (ended == 0) {
+      ::kill(child, SIGKILL);
+      ::waitpid(child, &status, 0);
+    }
+    EXPECT_EQ(ended, child) << "it hangs";
+    EXPECT_EQ(status, 0);
+  }
+  EXPECT_EQ(total(), 1000);
   set_thread_count(before);
 }
 

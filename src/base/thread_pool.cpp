@@ -1,12 +1,15 @@
 // The worker threads behind parallel_for.
 #include "base/thread_pool.h"
 
+#include <pthread.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <new>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -22,9 +25,10 @@ int available_cores() {
   return std::max(1u, std::thread::hardware_concurrency());
 }
 
+// Threads are started by the first loop.
 class ThreadPool {
  public:
-  ThreadPool() { start(available_cores()); }
+  explicit ThreadPool(int count) : size_(count) {}
   ~ThreadPool() { stop(); }
 
   int size() const { return size_.load(std::memory_order_relaxed); }
@@ -32,11 +36,16 @@ class ThreadPool {
   void resize(int count) {
     std::lock_guard turn(turn_);
     stop();
-    start(count > 0 ? count : available_cores());
+    size_.store(count > 0 ? count : available_cores(), std::memory_order_relaxed);
   }
+
+  // In the child of a fork, which has none of the threads: what they hold or wait for is left as it is, and
+  // a pool begins anew in its place.
+  void begin_anew() { new (this) ThreadPool(size()); }
 
   void run(std::int64_t count, std::int64_t grain, RangeFunction body) {
     std::lock_guard turn(turn_);
+    if (workers_.empty()) start();
     // A few ranges per thread even out uneven work; more would only cost.
     const std::int64_t chunk = std::max(grain, (count + size() * 4 - 1) / (size() * 4));
     {
@@ -58,11 +67,10 @@ class ThreadPool {
   }
 
  private:
-  void start(int count) {
+  void start() {
     stopping_ = false;
-    size_.store(count, std::memory_order_relaxed);
     const auto generation = generation_.load();
-    for (int i = 1; i < count; ++i) workers_.emplace_back([this, generation] { work(generation); });
+    for (int i = 1; i < size(); ++i) workers_.emplace_back([this, generation] { work(generation); });
   }
 
   void stop() {
@@ -141,7 +149,7 @@ class ThreadPool {
   std::mutex mutex_;
   std::condition_variable wake_, done_;
   std::vector<std::thread> workers_;
-  std::atomic<int> size_{1};
+  std::atomic<int> size_;
   std::atomic<std::uint64_t> generation_{0};
   bool stopping_ = false;
 
@@ -153,7 +161,8 @@ class ThreadPool {
 };
 
 ThreadPool& pool() {
-  static ThreadPool instance;
+  static ThreadPool instance(available_cores());
+  [[maybe_unused]] static const int failed = pthread_atfork(nullptr, nullptr, [] { instance.begin_anew(); });
   return instance;
 }
 

@@ -25,7 +25,7 @@ class RangeFunction {
 // Calls `body(begin, end)` on disjoint ranges that cover [0, count), each at least `grain` long (but the
 // last), on the pool's threads and the calling one. Ranges do not depend on timing only when count <= grain.
 // The first exception thrown by a body is rethrown here. Nested calls run in the calling thread. Safe from
-// any thread: concurrent callers take turns.
+// any thread: concurrent callers take turns. So is a process that was forked: it gets threads of its own.
 void parallel_for(std::int64_t count, std::int64_t grain, RangeFunction body);
 
 // Number of threads parallel_for uses, the caller included.
