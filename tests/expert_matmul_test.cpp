@@ -97,6 +97,9 @@ TEST(ExpertMatmul, Nothing) {
     const Tensor chosen = zeros({0, 2}, DType::i64).to(device);
     EXPECT_EQ(expert_matmul(zeros({0, 1, 8}).to(device), randn({3, 4, 8}).to(device), chosen).eval().shape(),
               (Shape{0, 2, 4}));
+    const Tensor none = zeros({2, 0}, DType::i64).to(device);
+    EXPECT_EQ(expert_matmul(randn({2, 0, 8}).to(device), randn({3, 4, 8}).to(device), none).eval().shape(),
+              (Shape{2, 0, 4}));
   }
 }
 
