@@ -392,6 +392,36 @@ TEST_F(CachedAttention, SeesOnlyItsOwnKeys) {
       }
     }
 }
+// Nor does what a later query sees, or an earlier one of a window: a value that is not finite is theirs
+// alone.
+TEST_F(CachedAttention, ValuesThatAreNotFiniteStayWithThoseWhoSeeThem) {
+  constexpr std::int64_t count = 12, bad = 70, page = 16, features = 16;
+  const Tensor place = arange(6 * page).reshape({6 * page, 1, 1});
+  for (const float value : {INFINITY, NAN})
+    for (const std::int64_t window : {0, 3})
+      for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+        std::vector<std::int64_t> positions;
+        for (std::int64_t i = 0; i < count; ++i) positions.push_back(bad - 6 + i);
+        const auto attended = [&](float number) {
+          manual_seed(3);
+          const Tensor q = randn({count, 2, features}), keys = randn({6 * page, 1, features}),
+                       values = where(place == bad, number, randn({6 * page, 1, features}));
+          return cached_attention(q, keys.to(dtype), values.to(dtype),
+                                  indices(std::vector<std::int64_t>(count, 0), Device{}),
+                                  indices(positions, Device{}), arange(6).reshape({1, 6}),
+                                  {.window = window, .page = page})
+              .to_vector<float>();
+        };
+        const auto got = attended(value), expected = attended(0);
+        for (std::size_t i = 0; i < got.size(); ++i) {
+          const std::int64_t position = positions[i / (2 * features)];
+          const bool sees = position >= bad && (window == 0 || position < bad + window);
+          ASSERT_EQ(std::isfinite(got[i]), !sees) << dtype_name(dtype) << " window " << window << " " << i;
+          if (sees) continue;
+          ASSERT_EQ(got[i], expected[i]) << dtype_name(dtype) << " window " << window << " " << i;
+        }
+      }
+}
 // So many that a block has four heads, and a split more than one turn; and so many that blocks are small.
 TEST_F(CachedAttention, ManyQueries) {
   std::vector<std::int64_t> pages;

@@ -179,11 +179,11 @@ struct Memory {
 
 // Where the keys and values from `begin` on are: elements from those of slot 0.
 struct Block {
-  std::int64_t count;
+  std::int64_t begin, count;
   std::int64_t first[most_keys] = {};
 
-  Block(const CachedQueries& work, std::int64_t begin)
-      : count(work.end - begin < most_keys ? work.end - begin : most_keys) {
+  Block(const CachedQueries& work, std::int64_t from)
+      : begin(from), count(work.end - from < most_keys ? work.end - from : most_keys) {
     for (std::int64_t j = 0, position = begin; j < count;) {
       std::int64_t slot = work.pages[position / work.page] * work.page + position % work.page;
       for (std::int64_t left = work.page - position % work.page; left > 0 && j < count;
@@ -192,6 +192,28 @@ struct Block {
     }
   }
 };
+
+// The keys of a block at positions [from, to], counted from its beginning: [first, past).
+struct Seen {
+  std::int64_t first, past;
+
+  Seen(std::int64_t from, std::int64_t to, const Block& block)
+      : first(clamped(from - block.begin, block.count)), past(clamped(to - block.begin + 1, block.count)) {}
+
+ private:
+  static std::int64_t clamped(std::int64_t n, std::int64_t most) { return n < 0 ? 0 : n > most ? most : n; }
+};
+
+// Whether finite(key) holds for the keys that some row does not see. Weights are 0 there, which a value that
+// is not finite would turn into NaN.
+template <typename Finite>
+HEARTH_INLINE bool unseen_are_finite(const Block& block, const Seen& by_all, const Finite& finite) {
+  for (std::int64_t j = 0; j < by_all.first; ++j)
+    if (!finite(j)) return false;
+  for (std::int64_t j = by_all.past; j < block.count; ++j)
+    if (!finite(j)) return false;
+  return true;
+}
 
 // Keys and values as f32.
 template <typename T>
@@ -219,21 +241,38 @@ class Widened {
              block.count, memory_.rows);
   }
 
-  void add(const Block& block, const Block& next) const {
+  // `by_all`: the keys that all rows see.
+  void add(const Block& block, const Block& next, const Seen& by_all) const {
     widen_block(block, work_.values, work_.value_scales, next, work_.keys);
-    multiply({.left = memory_.scores,
-              .row_stride = 1,
-              .term_stride = memory_.rows,
-              .right = memory_.numbers,
-              .right_stride = memory_.width,
-              .terms = block.count,
-              .out = memory_.out,
-              .out_stride = memory_.width,
-              .adds = true},
-             work_.count, memory_.width);
+    const auto finite = [&](std::int64_t key) HEARTH_LAMBDA { return is_finite(key); };
+    if (unseen_are_finite(block, by_all, finite)) return add_rows(0, work_.count, 0, block.count);
+    for (std::int64_t r = 0; r < work_.count; ++r)
+      if (const Seen seen(work_.rows[r].first, work_.rows[r].last, block); seen.first < seen.past)
+        add_rows(r, 1, seen.first, seen.past - seen.first);
   }
 
  private:
+  // Keys [key, key + keys) of the block.
+  void add_rows(std::int64_t row, std::int64_t rows, std::int64_t key, std::int64_t keys) const {
+    multiply({.left = memory_.scores + key * memory_.rows + row,
+              .row_stride = 1,
+              .term_stride = memory_.rows,
+              .right = memory_.numbers + key * memory_.width,
+              .right_stride = memory_.width,
+              .terms = keys,
+              .out = memory_.out + row * memory_.width,
+              .out_stride = memory_.width,
+              .adds = true},
+             rows, memory_.width);
+  }
+  bool is_finite(std::int64_t key) const {
+    const float* numbers = memory_.numbers + key * memory_.width;
+    std::uint32_t beyond = 0;
+    for (std::int64_t f = 0; f < work_.features; ++f)
+      beyond |= (math::bits<std::uint32_t>(numbers[f]) & 0x7f800000u) == 0x7f800000u;
+    return beyond == 0;
+  }
+
   // Rows of a group lie far apart, so that the machine does not see what comes next: while a block is
   // widened, the one after it is fetched.
   void widen_block(const Block& block, const void* data, const float16* scales, const Block& next,
@@ -290,10 +329,12 @@ class Halves {
     }
   }
 
-  void add(const Block& block, const Block&) const {
+  void add(const Block& block, const Block&, const Seen& by_all) const {
     const auto* values = static_cast<const float16*>(work_.values);
     const std::int64_t rows = memory_.rows;
     narrow(memory_.scores, weights_, block.count * rows);
+    const auto finite = [&](std::int64_t key) HEARTH_LAMBDA { return is_finite(values + block.first[key]); };
+    if (!unseen_are_finite(block, by_all, finite)) return add_seen(block, values);
     for (std::int64_t f = 0; f < work_.features; f += 16)
       for (std::int64_t r = 0; r < rows; r += 4)
         add_tile(block, values + f, weights_ + r, memory_.out + r * memory_.width + f);
@@ -320,6 +361,22 @@ class Halves {
     for (int k = 0; k < 4; ++k)
       vst1q_f32(scores + k * memory_.rows,
                 vpaddq_f32(vpaddq_f32(sums[k][0], sums[k][1]), vpaddq_f32(sums[k][2], sums[k][3])));
+  }
+
+  bool is_finite(const float16* value) const {
+    std::uint16_t beyond = 0;
+    for (std::int64_t f = 0; f < work_.features; ++f) beyond |= (value[f].bits & 0x7c00u) == 0x7c00u;
+    return beyond == 0;
+  }
+  // As Widened::add() where a value is not finite.
+  void add_seen(const Block& block, const float16* values) const {
+    for (std::int64_t r = 0; r < work_.count; ++r) {
+      const Seen seen(work_.rows[r].first, work_.rows[r].last, block);
+      for (std::int64_t j = seen.first; j < seen.past; ++j)
+        for (std::int64_t f = 0; f < work_.features; ++f)
+          memory_.out[r * memory_.width + f] += static_cast<float>(weights_[j * memory_.rows + r]) *
+                                                static_cast<float>(values[block.first[j] + f]);
+    }
   }
 
   // Four rows and sixteen features.
@@ -382,14 +439,15 @@ void attend_with(const CachedQueries& work) {
     if (work.soft_cap > 0)
       for (std::int64_t i = 0; i < keys * rows; ++i)
         scores[i] = work.soft_cap * std::tanh(scores[i] / work.soft_cap);
-    if (begin < last_first || begin + keys - 1 > first_last) hide_unseen(work, begin, keys, scores, rows);
+    const Seen by_all(last_first, first_last, block);
+    if (by_all.first > 0 || by_all.past < keys) hide_unseen(work, begin, keys, scores, rows);
     weigh(scores, keys, rows, softmax);
     for (std::int64_t r = 0; r < count; ++r)
       if (const float change = softmax.change[r]; change != 1) {
         float* row = out + r * width;
         map(row, width, [=]<typename V>(std::int64_t i) HEARTH_LAMBDA { return load<V>(row + i) * change; });
       }
-    engine.add(block, next);
+    engine.add(block, next, by_all);
     block = next;
   }
   for (std::int64_t r = 0; r < count; ++r) {
