@@ -10,6 +10,9 @@
 
 #include "base/thread_pool.h"
 #include "cpu/conv.h"
+#include "cpu/conv_gemm.h"
+
+extern "C" int openblas_get_num_threads();
 
 namespace hearth::cpu {
 namespace {
@@ -235,6 +238,16 @@ TEST_P(ConvKernels, DoublePrecision) {
   result.assign(dw.value.size(), std::nan(""));
   conv_weight_gradient(s, xd.data(), dyd.data(), result.data());
   check(dw, result);
+}
+
+// Its own threads would take the cores from ours, and cut products in other places.
+TEST(ConvGemm, KeepsTheBlasOnOneThread) {
+  const ConvShape shape = conv2d(1, 1, 128, 128, 4, 4, 1, 1, 0);
+  ASSERT_TRUE(pointwise::applies(shape));
+  const Values x = random_values(x_size(shape), 1), w = random_values(w_size(shape), 2);
+  Values y(static_cast<std::size_t>(y_size(shape)));
+  conv_forward(shape, x.data(), w.data(), nullptr, y.data());
+  EXPECT_EQ(openblas_get_num_threads(), 1);
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, ConvKernels, testing::ValuesIn(cases()), [](const auto& test) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "base/thread_pool.h"
+#include "cpu/blas.h"
 #include "cpu/scratch.h"
 
 namespace hearth::cpu {
@@ -28,6 +29,7 @@ struct Matrix {
 };
 
 void multiply(int64_t m, int64_t n, int64_t k, Matrix a, Matrix b, float beta, float* c, int64_t c_stride) {
+  keep_blas_on_one_thread();
   cblas_sgemm(CblasRowMajor, a.transposed ? CblasTrans : CblasNoTrans,
               b.transposed ? CblasTrans : CblasNoTrans, static_cast<blasint>(m), static_cast<blasint>(n),
               static_cast<blasint>(k), 1, a.data, static_cast<blasint>(a.stride), b.data,
