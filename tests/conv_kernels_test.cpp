@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <random>
 #include <string>
 #include <vector>
@@ -248,6 +249,17 @@ TEST(ConvGemm, KeepsTheBlasOnOneThread) {
   Values y(static_cast<std::size_t>(y_size(shape)));
   conv_forward(shape, x.data(), w.data(), nullptr, y.data());
   EXPECT_EQ(openblas_get_num_threads(), 1);
+}
+
+// Sizes that the BLAS cannot count are not given to it.
+TEST(ConvGemm, AppliesUpToTheSizesOfTheBlas) {
+  constexpr int64_t most = std::numeric_limits<std::int32_t>::max();
+  for (const int64_t beyond : {0, 1}) {
+    EXPECT_EQ(pointwise::applies(conv3d(1, 1, 1, 1, {most + beyond}, {1}, {1}, {0}, {1})), beyond == 0);
+    EXPECT_EQ(linear::applies(conv3d(most + beyond, 1, 1, 1, {2}, {2}, {1}, {0}, {1})), beyond == 0);
+    EXPECT_EQ(linear::applies(conv3d(1, 1, 1, 1, {most + beyond}, {most + beyond}, {1}, {0}, {1})),
+              beyond == 0);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, ConvKernels, testing::ValuesIn(cases()), [](const auto& test) {

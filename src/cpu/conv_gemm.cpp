@@ -5,6 +5,7 @@
 #include <cblas.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "base/thread_pool.h"
 #include "cpu/blas.h"
@@ -43,6 +44,8 @@ int64_t piece(int64_t rows, int64_t tasks) {
   return ceil_div(ceil_div(rows, pieces), 8) * 8;
 }
 
+bool blas_counts_to(int64_t most) { return most <= std::numeric_limits<blasint>::max(); }
+
 bool no_padding(const ConvShape& s) { return s.padding[0] == 0 && s.padding[1] == 0 && s.padding[2] == 0; }
 
 }  // namespace
@@ -52,7 +55,8 @@ namespace pointwise {
 bool applies(const ConvShape& s) {
   for (int i = 0; i < 3; ++i)
     if (s.kernel[i] != 1 || s.stride[i] != 1 || s.in[i] != s.out[i]) return false;
-  return no_padding(s) && s.in_channels > 0 && s.out_channels > 0 && s.batch * volume(s.in) > 0;
+  return no_padding(s) && s.in_channels > 0 && s.out_channels > 0 && s.batch * volume(s.in) > 0 &&
+         blas_counts_to(std::max({s.in_channels, s.out_channels, volume(s.in)}));
 }
 
 void conv_forward(const ConvShape& s, const float* x, const float* w, const float* bias, float* y) {
@@ -119,7 +123,8 @@ namespace linear {
 bool applies(const ConvShape& s) {
   for (int i = 0; i < 3; ++i)
     if (s.kernel[i] != s.in[i] || s.dilation[i] != 1) return false;
-  return no_padding(s) && volume(s.out) == 1 && s.in_channels > 0 && s.out_channels > 0 && s.batch > 0;
+  return no_padding(s) && volume(s.out) == 1 && s.in_channels > 0 && s.out_channels > 0 && s.batch > 0 &&
+         blas_counts_to(std::max({s.batch, s.out_channels, s.in_channels * volume(s.in)}));
 }
 
 void conv_forward(const ConvShape& s, const float* x, const float* w, const float* bias, float* y) {
