@@ -112,6 +112,17 @@ TEST(Instruction, HintsAreNotTakenApart) {
   EXPECT_TRUE(parse_instruction("s_delay_alu instid0(SALU_CYCLE_1) | instskip(NEXT)").operands.empty());
 }
 
+// As printed by LLVM 19: s[99:100] and v18's upper half are what the bits say.
+TEST(Instruction, EncodingsThatDoNotExistAreRefused) {
+  EXPECT_THROW(
+      parse_instruction("s_andn2_b64 s[98:99], 7, s[68:69] ; Warning: SGPR_64: scalar reg isn't aligned 99"),
+      std::invalid_argument);
+  EXPECT_THROW(
+      parse_instruction(
+          "v_add_f16_e32 v1, v146/*Invalid register, operand has 'VS_32_Lo128' register class*/, v2"),
+      std::invalid_argument);
+}
+
 TEST(Instruction, NonsenseIsRefused) {
   EXPECT_THROW(parse_instruction("v_x v0 op_sel:[a]").list("op_sel"), std::invalid_argument);
   EXPECT_THROW(parse_instruction("v_x v0 offset:zz").number("offset", 0), std::invalid_argument);

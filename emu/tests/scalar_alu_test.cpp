@@ -283,6 +283,20 @@ TEST(ScalarControl, IndexingMode) {
   EXPECT_EQ(fixture.wave.mode & 0xf, 5u);
 }
 
+TEST(ScalarExec, TheHighHalfHasNoLanesInWave32) {
+  WaveFixture fixture("gfx1100");
+  fixture.execute("s_mov_b64 exec, 0x80000000");
+  fixture.execute("s_mov_b32 exec_hi, -1");
+  fixture.execute("s_mov_b32 exec_lo, 0");
+  fixture.wave.pc = 0x1000;
+  fixture.execute("s_cbranch_execz 4");
+  EXPECT_EQ(fixture.wave.pc, 0x1010u);
+  fixture.set_vector<uint32_t>(2, [](int lane) { return static_cast<uint32_t>(lane); });
+  fixture.wave.scalars[scalar::exec + 1] = 32;
+  fixture.execute("v_readfirstlane_b32 s0, v2");  // none is active: the first one counts
+  EXPECT_EQ(fixture.wave.scalars[0], 0u);
+}
+
 TEST(ScalarExec, SaveExecWave32LeavesTheHighHalfAlone) {
   WaveFixture fixture("gfx1100");
   fixture.set_exec(0x00ff00ff);
@@ -370,7 +384,16 @@ TEST(ScalarControl, ModeRegister) {
   EXPECT_EQ(fixture.wave.scalars[0], 0xcu);
   fixture.execute("s_denorm_mode 15");
   EXPECT_EQ(fixture.wave.mode, 0xf0u);
+  fixture.execute("s_setreg_imm32_b32 hwreg(HW_REG_WAVE_MODE, 0, 4), 5");  // its name in LLVM 20
+  EXPECT_EQ(fixture.wave.mode, 0xf5u);
   EXPECT_THROW(fixture.execute("s_getreg_b32 s0, hwreg(HW_REG_NOT_THERE)"), UnknownInstruction);
+}
+
+TEST(ScalarControl, AReplyOf32BitsTakesOneRegister) {
+  WaveFixture fixture("gfx1100");
+  fixture.wave.scalars[1] = 0x1234;
+  fixture.execute("s_sendmsg_rtn_b32 s0, sendmsg(MSG_RTN_GET_DOORBELL)");
+  EXPECT_EQ(fixture.wave.scalars[1], 0x1234u);
 }
 
 TEST(ScalarControl, EndAndTrap) {
@@ -381,6 +404,16 @@ TEST(ScalarControl, EndAndTrap) {
   EXPECT_THROW(fixture.execute("s_trap 2"), KernelFault);
   fixture.execute("s_endpgm");
   EXPECT_EQ(fixture.wave.state, Wave::State::ended);
+}
+
+// The last bytes are too few for an instruction.
+TEST(Decode, CodeThatEndsInTheMiddle) {
+  alignas(4) const uint16_t words[] = {0x0000, 0xbf80, 0x0000};  // s_nop 0, and half of another
+  const auto code = std::as_bytes(std::span(words));
+  Program program(code, *find_chip("gfx1100"), 32);
+  const auto begin = reinterpret_cast<uint64_t>(code.data());
+  EXPECT_EQ(program.at(begin).instruction.mnemonic, "s_nop");
+  EXPECT_THROW(program.at(begin + 4), KernelFault);
 }
 
 TEST(Decode, UnknownInstructionsAreNamed) {

@@ -279,6 +279,35 @@ TEST(VectorFloat, ModeRounds) {
   }
 }
 
+TEST(FloatMode, ToTheNearestEvenIntegerInAllOfThem) {
+  WaveFixture fixture("gfx1100");
+  for (uint32_t mode = 0; mode < 4; ++mode) {
+    fixture.wave.mode = 0xf0 | mode | mode << 2;
+    const auto single = [&](float value) {
+      fixture.set_all<float>(2, value);
+      fixture.execute("v_rndne_f32_e32 v0, v2");
+      return fixture.bits(0, 0);
+    };
+    const auto wide = [&](double value) {
+      fixture.set_all<double>(2, value);
+      fixture.execute("v_rndne_f64_e32 v[0:1], v[2:3]");
+      return fixture.f64(0);
+    };
+    EXPECT_EQ(single(2.5f), bits(2.0f)) << mode;
+    EXPECT_EQ(single(3.5f), bits(4.0f)) << mode;
+    EXPECT_EQ(single(-2.75f), bits(-3.0f)) << mode;
+    EXPECT_EQ(single(-0.25f), bits(-0.0f)) << mode;
+    EXPECT_EQ(single(0x1.fffffep-2f), bits(0.0f)) << mode;
+    EXPECT_EQ(single(0x1.800002p0f), bits(2.0f)) << mode;
+    EXPECT_EQ(single(0x1.000002p23f), bits(0x1.000002p23f)) << mode;
+    EXPECT_EQ(single(-INFINITY), bits(-INFINITY)) << mode;
+    EXPECT_EQ(wide(-2.5), -2.0) << mode;
+    EXPECT_EQ(wide(0x1.fffffffffffffp-2), 0.0) << mode;
+    EXPECT_EQ(wide(1e300), 1e300) << mode;
+    EXPECT_TRUE(std::isnan(wide(NAN))) << mode;
+  }
+}
+
 TEST(VectorFloat, ModeFlushesSubnormals) {
   WaveFixture fixture("gfx1100");
   fixture.wave.mode = 0xc0;  // f16 and f64 kept, f32 flushed

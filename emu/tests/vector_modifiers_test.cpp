@@ -130,6 +130,37 @@ TEST(Dpp, Compares) {
   EXPECT_EQ(wave.fixture.wave.vcc(), 4ull);
 }
 
+// LLVM prints comparisons that write VCC or EXEC without the suffix.
+TEST(Dpp, ComparesWithoutSuffix) {
+  Permutation wave("gfx1100");
+  wave.fixture.set_all<uint32_t>(3, 100);
+  wave.fixture.execute("v_cmp_eq_u32 vcc_lo, v2, v3 row_shr:2 row_mask:0xf bank_mask:0xf");
+  EXPECT_EQ(wave.fixture.wave.mask(scalar::vcc), 4ull);
+  wave.fixture.execute("v_cmp_eq_u32 vcc_lo, v2, v3 dpp8:[7,6,5,4,3,2,1,0]");
+  EXPECT_EQ(wave.fixture.wave.mask(scalar::vcc), 0x80ull);
+  wave.fixture.execute("v_cmpx_eq_u32 v2, v3 quad_perm:[3,2,1,0] row_mask:0xf bank_mask:0xf");
+  EXPECT_EQ(wave.fixture.wave.exec(), 8ull);
+}
+
+// What is added to is in the half that is written.
+TEST(Halves, AccumulatorsInTheUpperOne) {
+  for (const char* text : {"v_fmac_f16_e64 v0, v2, v3 op_sel:[0,0,1,1]", "v_fmac_f16_e32 v0.h, v2.l, v3.l"}) {
+    WaveFixture fixture("gfx1100");
+    fixture.set_all<uint32_t>(0, 0x40003c00);  // 2 and 1
+    fixture.set_all<uint32_t>(2, 0x3c00);
+    fixture.set_all<uint32_t>(3, 0x3c00);
+    fixture.execute(text);
+    EXPECT_EQ(fixture.bits(0, 0), 0x42003c00u) << text;
+  }
+}
+
+TEST(Clamp, IsRefusedWhereItsMeaningIsNotKnown) {
+  WaveFixture fixture("gfx1100");
+  EXPECT_THROW(fixture.execute("v_mad_u64_u32 v[0:1], null, v2, v3, v[4:5] clamp"), UnknownInstruction);
+  EXPECT_NO_THROW(fixture.execute("v_cvt_i32_f32_e64 v0, v2 clamp"));
+  EXPECT_NO_THROW(fixture.execute("v_cmp_eq_f32_e64 s0, v2, v3 clamp"));
+}
+
 struct SdwaCase {
   const char* text;
   uint32_t a, b, result;  // v0 holds 0x3c3c3c3c before

@@ -182,8 +182,14 @@ void fill_permutation(const Instruction& instruction, int wave_size, LanePermuta
   }
 }
 
+// LLVM prints comparisons that write VCC or EXEC without the suffix: the modifiers are all there is.
+bool has_dpp(const Instruction& instruction) {
+  return instruction.encoding == Encoding::dpp || instruction.encoding == Encoding::e64_dpp ||
+         instruction.has("row_mask") || instruction.has("dpp8");
+}
+
 void read_dpp(const Instruction& instruction, int wave_size, Operation& op) {
-  if (instruction.encoding != Encoding::dpp && instruction.encoding != Encoding::e64_dpp) return;
+  if (!has_dpp(instruction)) return;
   auto permutation = std::make_shared<LanePermutation>();
   fill_permutation(instruction, wave_size, *permutation);
   const auto row_mask = instruction.number("row_mask", 0xf), bank_mask = instruction.number("bank_mask", 0xf);
@@ -298,8 +304,17 @@ void read_generic(const Instruction& instruction, const Chip& chip, int wave_siz
     Source old;
     old.from = From::vector;
     old.index = op.destination[0].index;
+    if (is_16_bit(row.destinations[0]) && op.destination_part == Part::high_word) old.part = Part::high_word;
     op.source[op.source_count++] = old;
   }
+}
+
+// Integers from integers, where the clamp bit would have to saturate. (What comes from floats does so
+// anyway, and comparisons raise exceptions by it.)
+bool computes_integers(const Semantics& row) {
+  const ValueType result = row.destinations[0];
+  return row.prepare == nullptr && result != ValueType::none && result != ValueType::mask &&
+         !is_float(result) && std::none_of(row.sources.begin(), row.sources.end(), is_float);
 }
 
 constexpr uint32_t second_reads_first = 1;
@@ -365,6 +380,8 @@ std::unique_ptr<Operation> decode(const Instruction& instruction, const Chip& ch
     op->run = wave_size == 32 ? row.saturating32 : row.saturating64;
     op->clamp = false;
   }
+  if (op->clamp && computes_integers(row))
+    throw UnknownInstruction(fmt::format("{}: not known how this saturates", instruction.text));
   if (op->run == nullptr)
     throw UnknownInstruction(fmt::format("{}: not available for waves of {}", instruction.text, wave_size));
   if (!instruction.second.empty()) {
@@ -390,7 +407,7 @@ Program::~Program() = default;
 
 const Operation& Program::decode_at(uint64_t address) {
   const uint64_t offset = address - begin_;
-  if (offset >= code_.size() || offset % 4 != 0)
+  if (offset / 4 >= slots_.size() || offset % 4 != 0)
     throw KernelFault{Fault::Kind::illegal_address,
                       fmt::format("jump to {:#x}, which is outside of the code", address), -1, address};
   const std::lock_guard lock(mutex_);

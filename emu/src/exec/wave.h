@@ -62,7 +62,7 @@ struct Wave {
 
   uint32_t* row(uint32_t index) { return vectors.data() + static_cast<std::size_t>(index) * lanes; }
 
-  uint64_t exec() const { return wide(scalar::exec); }
+  uint64_t exec() const { return mask(scalar::exec); }
   uint64_t vcc() const { return wide(scalar::vcc); }
   uint64_t wide(uint32_t index) const {
     uint64_t value;

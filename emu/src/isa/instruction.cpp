@@ -284,6 +284,10 @@ std::vector<int> Instruction::list(std::string_view name) const {
 
 Instruction parse_instruction(std::string_view text) {
   text = trim(text);
+  // What LLVM adds to an encoding that the chip does not have, such as a pair of registers that begins at an
+  // odd one; the registers that it prints are others.
+  if (text.find("; Warning:") != std::string_view::npos || text.find("/*Invalid") != std::string_view::npos)
+    reject(text);
   const std::size_t pair = text.find(" :: ");
   if (pair == std::string_view::npos) return parse_single(text);
   Instruction first = parse_single(trim(text.substr(0, pair)));

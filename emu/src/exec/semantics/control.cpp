@@ -134,6 +134,9 @@ uint64_t clock_ticks() {
 }
 
 void run_clock(Wave& wave, const Operation& op) { wave.set_scalar64(op.destination[0].index, clock_ticks()); }
+void run_short_clock(Wave& wave, const Operation& op) {
+  wave.set_scalar(op.destination[0].index, static_cast<uint32_t>(clock_ticks()));
+}
 
 // --- Hardware registers ---
 
@@ -147,7 +150,7 @@ enum class HardwareRegister : uint32_t {
 };
 
 HardwareRegister hardware_register(std::string_view name) {
-  if (name == "HW_REG_MODE") return HardwareRegister::mode;
+  if (name == "HW_REG_MODE" || name == "HW_REG_WAVE_MODE") return HardwareRegister::mode;
   if (name == "HW_REG_SHADER_CYCLES" || name == "HW_REG_SHADER_CYCLES_LO")
     return HardwareRegister::cycles_low;
   if (name == "HW_REG_SHADER_CYCLES_HI") return HardwareRegister::cycles_high;
@@ -156,7 +159,7 @@ HardwareRegister hardware_register(std::string_view name) {
   // Where a wave runs: there is one place only.
   for (const std::string_view known :
        {"HW_REG_HW_ID", "HW_REG_HW_ID1", "HW_REG_HW_ID2", "HW_REG_XCC_ID", "HW_REG_TRAPSTS", "HW_REG_STATUS",
-        "HW_REG_GPR_ALLOC", "HW_REG_LDS_ALLOC", "HW_REG_IB_STS", "HW_REG_IB_STS2", "HW_REG_WAVE_MODE"})
+        "HW_REG_GPR_ALLOC", "HW_REG_LDS_ALLOC", "HW_REG_IB_STS", "HW_REG_IB_STS2"})
     if (name == known) return HardwareRegister::zero;
   throw std::invalid_argument(fmt::format("hardware register '{}' not known", name));
 }
@@ -311,8 +314,9 @@ void add_control(Rows& rows) {
     rows.push_back(custom(name, Unit::wait, run_sleep, run_sleep, prepare_nothing));
   rows.push_back(custom("s_trap", Unit::other, run_trap, run_trap, prepare_trap));
   rows.push_back(custom("s_sendmsg", Unit::other, run_message, run_message, prepare_message));
-  for (const std::string_view name : {"s_sendmsg_rtn_b32", "s_sendmsg_rtn_b64"})
-    rows.push_back(custom(name, Unit::other, run_clock, run_clock, prepare_message_with_reply));
+  rows.push_back(
+      custom("s_sendmsg_rtn_b32", Unit::other, run_short_clock, run_short_clock, prepare_message_with_reply));
+  rows.push_back(custom("s_sendmsg_rtn_b64", Unit::other, run_clock, run_clock, prepare_message_with_reply));
   for (const std::string_view name : {"s_memtime", "s_memrealtime"})
     rows.push_back(jump(name, run_clock, ValueType::u64, ValueType::none));
   rows.push_back(custom("s_getreg_b32", Unit::scalar, run_getreg, run_getreg, prepare_getreg));

@@ -117,6 +117,16 @@ T fraction(T value, T largest) {
   return result > largest ? largest : result;
 }
 
+// To the nearest integer, the even one of two, whatever direction the host rounds in.
+template <class T>
+T nearest_even(T value) {
+  const T whole = std::abs(std::trunc(value)), rest = std::abs(value) - whole;
+  const T half = whole * T(0.5);
+  const bool odd = half != std::trunc(half);
+  const bool up = rest > T(0.5) || (rest == T(0.5) && odd);
+  return std::copysign(up ? whole + T(1) : whole, value);
+}
+
 // value * 2^exponent, rounded once.
 inline float scale(float value, int exponent) {
   const int limited = exponent < -400 ? -400 : (exponent > 400 ? 400 : exponent);

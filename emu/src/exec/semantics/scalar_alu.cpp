@@ -280,7 +280,7 @@ void add_saveexec(Rows& rows, Names names, F) {
   add(rows, names, [](Wave& wave, T source) {
     T before;
     if constexpr (sizeof(T) == 8)
-      before = wave.exec();
+      before = wave.wide(scalar::exec);
     else
       before = wave.scalars[scalar::exec];
     const T now = static_cast<T>(F{}(source, before));
@@ -303,7 +303,7 @@ void add_saveexec_pair(Rows& rows, Names names32, Names names64, F function) {
 template <class T, class F>
 void add_wrexec(Rows& rows, Names names, F) {
   add(rows, names, [](Wave& wave, T source) {
-    const T now = static_cast<T>(F{}(source, static_cast<T>(wave.exec())));
+    const T now = static_cast<T>(F{}(source, static_cast<T>(wave.wide(scalar::exec))));
     if constexpr (sizeof(T) == 8)
       wave.set_scalar64(scalar::exec, now);
     else

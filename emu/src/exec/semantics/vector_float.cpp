@@ -48,7 +48,7 @@ void add_single(Rows& rows) {
   rows.push_back(float_alu("v_floor_f32", [](float a) { return std::floor(a); }));
   rows.push_back(float_alu("v_ceil_f32", [](float a) { return std::ceil(a); }));
   rows.push_back(float_alu("v_trunc_f32", [](float a) { return std::trunc(a); }));
-  rows.push_back(float_alu("v_rndne_f32", [](float a) { return std::rint(a); }));
+  rows.push_back(float_alu("v_rndne_f32", [](float a) { return nearest_even(a); }));
   rows.push_back(float_alu("v_fract_f32", [](float a) { return fraction(a, 0x1.fffffep-1f); }));
   rows.push_back(float_alu("v_ldexp_f32", [](float a, int32_t b) { return scale(a, b); }));
   rows.push_back(float_alu("v_frexp_mant_f32", [](float a) { return mantissa(a); }));
@@ -64,7 +64,7 @@ void add_double(Rows& rows) {
   rows.push_back(float_alu("v_floor_f64", [](double a) { return std::floor(a); }));
   rows.push_back(float_alu("v_ceil_f64", [](double a) { return std::ceil(a); }));
   rows.push_back(float_alu("v_trunc_f64", [](double a) { return std::trunc(a); }));
-  rows.push_back(float_alu("v_rndne_f64", [](double a) { return std::rint(a); }));
+  rows.push_back(float_alu("v_rndne_f64", [](double a) { return nearest_even(a); }));
   rows.push_back(float_alu("v_fract_f64", [](double a) { return fraction(a, 0x1.fffffffffffffp-1); }));
   rows.push_back(float_alu("v_ldexp_f64", [](double a, int32_t b) { return scale(a, b); }));
   rows.push_back(float_alu("v_frexp_mant_f64", [](double a) { return mantissa(a); }));

@@ -82,9 +82,30 @@ void add_sums(Rows& rows) {
 
 // Carry out goes to a lane mask; with carry in, it comes from one.
 void add_carries(Rows& rows) {
-  rows.push_back(vector_alu("v_add_co_u32", [](u32 a, u32 b) { return WithMask<u32>{a + b, a + b < a}; }));
-  rows.push_back(vector_alu("v_sub_co_u32", [](u32 a, u32 b) { return WithMask<u32>{a - b, b > a}; }));
-  rows.push_back(vector_alu("v_subrev_co_u32", [](u32 a, u32 b) { return WithMask<u32>{b - a, a > b}; }));
+  rows.push_back(vector_alu(
+      "v_add_co_u32",
+      [](u32 a, u32 b) {
+        return WithMask<u32>{a + b, a + b < a};
+      },
+      [](u32 a, u32 b) {
+        return WithMask<u32>{a + b < a ? ~0u : a + b, a + b < a};
+      }));
+  rows.push_back(vector_alu(
+      "v_sub_co_u32",
+      [](u32 a, u32 b) {
+        return WithMask<u32>{a - b, b > a};
+      },
+      [](u32 a, u32 b) {
+        return WithMask<u32>{b > a ? 0 : a - b, b > a};
+      }));
+  rows.push_back(vector_alu(
+      "v_subrev_co_u32",
+      [](u32 a, u32 b) {
+        return WithMask<u32>{b - a, a > b};
+      },
+      [](u32 a, u32 b) {
+        return WithMask<u32>{a > b ? 0 : b - a, a > b};
+      }));
   add_named(rows, {"v_addc_co_u32", "v_add_co_ci_u32"}, vector_alu("", [](u32 a, u32 b, bool carry) {
               const u64 sum = static_cast<u64>(a) + b + (carry ? 1u : 0u);
               return WithMask<u32>{static_cast<u32>(sum), (sum >> 32) != 0};
@@ -176,6 +197,9 @@ u32 sum_of_byte_differences(u32 a, u32 b) {
   for (int byte = 0; byte < 4; ++byte) sum += absolute_difference(byte_of(a, byte), byte_of(b, byte));
   return sum;
 }
+u32 sum_of_word_differences(u32 a, u32 b) {
+  return absolute_difference(a & 0xffff, b & 0xffff) + absolute_difference(a >> 16, b >> 16);
+}
 // Bytes of the reference that are zero do not count.
 u32 masked_byte_differences(u32 a, u32 reference) {
   u32 sum = 0;
@@ -223,14 +247,24 @@ void add_differences(Rows& rows) {
       [](u32 a, u32 b, u32 c) {
         return saturated<u32>(static_cast<i64>(sum_of_byte_differences(a, b)) + c);
       }));
-  rows.push_back(vector_alu("v_sad_hi_u8",
-                            [](u32 a, u32 b, u32 c) { return (sum_of_byte_differences(a, b) << 16) + c; }));
-  rows.push_back(vector_alu("v_sad_u16", [](u32 a, u32 b, u32 c) {
-    return absolute_difference(a & 0xffff, b & 0xffff) + absolute_difference(a >> 16, b >> 16) + c;
-  }));
-  rows.push_back(vector_alu("v_sad_u32", [](u32 a, u32 b, u32 c) { return absolute_difference(a, b) + c; }));
-  rows.push_back(
-      vector_alu("v_msad_u8", [](u32 a, u32 b, u32 c) { return masked_byte_differences(a, b) + c; }));
+  rows.push_back(vector_alu(
+      "v_sad_hi_u8", [](u32 a, u32 b, u32 c) { return (sum_of_byte_differences(a, b) << 16) + c; },
+      [](u32 a, u32 b, u32 c) {
+        return saturated<u32>((static_cast<i64>(sum_of_byte_differences(a, b)) << 16) + c);
+      }));
+  rows.push_back(vector_alu(
+      "v_sad_u16", [](u32 a, u32 b, u32 c) { return sum_of_word_differences(a, b) + c; },
+      [](u32 a, u32 b, u32 c) {
+        return saturated<u32>(static_cast<i64>(sum_of_word_differences(a, b)) + c);
+      }));
+  rows.push_back(vector_alu(
+      "v_sad_u32", [](u32 a, u32 b, u32 c) { return absolute_difference(a, b) + c; },
+      [](u32 a, u32 b, u32 c) { return saturated<u32>(static_cast<i64>(absolute_difference(a, b)) + c); }));
+  rows.push_back(vector_alu(
+      "v_msad_u8", [](u32 a, u32 b, u32 c) { return masked_byte_differences(a, b) + c; },
+      [](u32 a, u32 b, u32 c) {
+        return saturated<u32>(static_cast<i64>(masked_byte_differences(a, b)) + c);
+      }));
   rows.push_back(vector_alu("v_qsad_pk_u16_u8", [](u64 a, u32 b, u64 c) {
     return four_windows(a, b, c, sum_of_byte_differences);
   }));
