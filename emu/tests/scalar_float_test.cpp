@@ -71,5 +71,35 @@ TEST(ScalarFloatCompares, SetScc) {
   EXPECT_TRUE(holds("s_cmp_ge_f16 0x4200, s5"));  // 3 and the 0 of the low half
 }
 
+// MODE: rounding of f32 in bits 0 and 1, of f16 in bits 2 and 3; denormals in bits 4 to 7.
+TEST(ScalarFloatMode, RoundingAndSubnormalNumbers) {
+  WaveFixture fixture("gfx1201");
+  const auto result = [&](uint32_t mode, const char* text, uint32_t a, uint32_t b) {
+    fixture.wave.mode = mode;
+    fixture.wave.scalars[0] = 0;
+    fixture.wave.scalars[2] = a;
+    fixture.wave.scalars[4] = b;
+    fixture.execute(text);
+    return fixture.wave.scalars[0];
+  };
+  const uint32_t one = single(1.0f), little = single(0x1p-30f), tiny = 5;
+  EXPECT_EQ(result(0xf0, "s_add_f32 s0, s2, s4", one, little), one);
+  EXPECT_EQ(result(0xf1, "s_add_f32 s0, s2, s4", one, little), one + 1);
+  EXPECT_EQ(result(0xf2, "s_sub_f32 s0, s2, s4", one, little), one - 1);
+  EXPECT_EQ(result(0xf3, "s_cvt_f32_i32 s0, s2", 0x7fffffff, 0), single(0x1.fffffep30f));
+  EXPECT_EQ(result(0xf1, "s_rndne_f32 s0, s2", single(2.5f), 0), single(2.0f));
+  EXPECT_EQ(result(0xf4, "s_add_f16 s0, s2, s4", 0x3c00, 0x0001), 0x3c01u);
+  EXPECT_EQ(result(0xf1, "s_add_f16 s0, s2, s4", 0x3c00, 0x0001), 0x3c00u);
+  EXPECT_EQ(result(0xfc, "s_cvt_f16_f32 s0, s2", single(65519.0f), 0), 0x7bffu);
+  EXPECT_EQ(result(0xf0, "s_add_f32 s0, s2, s4", tiny, 0), tiny);
+  EXPECT_EQ(result(0xc0, "s_add_f32 s0, s2, s4", tiny, 0), 0u);
+  EXPECT_EQ(result(0xc0, "s_add_f16 s0, s2, s4", tiny, 0), tiny);
+  EXPECT_EQ(result(0x30, "s_add_f16 s0, s2, s4", tiny, 0), 0u);
+  result(0xc0, "s_cmp_lg_f32 s2, s4", tiny, 0);
+  EXPECT_FALSE(fixture.wave.scc);
+  result(0xf0, "s_cmp_lg_f32 s2, s4", tiny, 0);
+  EXPECT_TRUE(fixture.wave.scc);
+}
+
 }  // namespace
 }  // namespace hipemu

@@ -153,5 +153,26 @@ TEST(VectorDot, TheDestinationIsAdded) {
   EXPECT_EQ(fixture.bits(0, 9), 112u);
 }
 
+TEST(MixedFma, SubnormalNumbersAsModeSays) {
+  WaveFixture fixture("gfx1100");
+  const auto result = [&](uint32_t mode, const char* text, uint32_t a) {
+    fixture.wave.mode = mode;
+    fixture.set_all<uint32_t>(0, 0);
+    fixture.set_all<uint32_t>(2, a);
+    fixture.set_all<float>(4, 1.0f);
+    fixture.execute(text);
+    return fixture.bits(0, 0);
+  };
+  const char* single_product = "v_fma_mix_f32 v0, v2, v4, 0";
+  EXPECT_EQ(result(0xf0, single_product, 7), 7u);
+  EXPECT_EQ(result(0xc0, single_product, 7), 0u);
+  const char* half_source = "v_fma_mix_f32 v0, v2, v4, 0 op_sel_hi:[1,0,0]";
+  EXPECT_EQ(result(0xc0, half_source, 1), bits(0x1p-24f));
+  EXPECT_EQ(result(0x30, half_source, 1), 0u);
+  const char* half_result = "v_fma_mixlo_f16 v0, v2, v4, 0";
+  EXPECT_EQ(result(0xc0, half_result, static_cast<uint32_t>(bits(0x1p-24f))), 1u);
+  EXPECT_EQ(result(0x30, half_result, static_cast<uint32_t>(bits(0x1p-24f))), 0u);
+}
+
 }  // namespace
 }  // namespace hipemu

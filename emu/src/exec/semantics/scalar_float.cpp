@@ -1,4 +1,4 @@
-// Float instructions on scalar registers (gfx11.5 and gfx12).
+// Float instructions on scalar registers (gfx11.5 and gfx12). MODE applies to them as to those on lanes.
 #include <limits>
 #include <memory>
 #include <string>
@@ -8,6 +8,54 @@
 
 namespace hipemu::semantics {
 namespace {
+
+// The lambda F as it is in the usual mode, and with the current FloatMode.
+Half16 rounded(HalfOf result) { return Half16(result.value); }
+template <class T>
+T rounded(T result) {
+  return result;
+}
+template <class F, class Arguments>
+struct Usual;
+template <class F, class... A>
+struct Usual<F, std::tuple<Wave&, A...>> {
+  auto operator()(Wave& wave, A... arguments) const {
+    if constexpr (std::is_void_v<typename FunctionTraits<F>::Result>)
+      F{}(wave, arguments...);
+    else
+      return rounded(F{}(wave, arguments...));
+  }
+};
+template <class F, class Arguments>
+struct Any;
+template <class F, class... A>
+struct Any<F, std::tuple<Wave&, A...>> {
+  auto operator()(Wave& wave, A... arguments) const {
+    if constexpr (std::is_void_v<typename FunctionTraits<F>::Result>)
+      F{}(wave, flushed(arguments)...);
+    else
+      return flushed(F{}(wave, flushed(arguments)...));
+  }
+};
+
+// The registers are read and written while the host rounds as MODE says.
+template <class F>
+void run_scalar_float(Wave& wave, const Operation& op) {
+  using Traits = FunctionTraits<F>;
+  using Result = typename Traits::Result;
+  if ((wave.mode & 0xff) == usual_mode) [[likely]] {
+    run_scalar<Usual<F, typename Traits::Arguments>>(wave, op);
+  } else {
+    const ModeScope<Result> scope(wave.mode);
+    run_scalar<Any<F, typename Traits::Arguments>>(wave, op);
+  }
+}
+template <class F>
+Semantics scalar_float(std::string_view name, F) {
+  Semantics row = scalar_alu(name, Usual<F, typename FunctionTraits<F>::Arguments>{});
+  row.wave32 = row.wave64 = run_scalar_float<F>;
+  return row;
+}
 
 float f(Half16 value) { return static_cast<float>(value); }
 
@@ -31,62 +79,63 @@ Semantics accumulating_scalar(Semantics row) {
 }
 
 void add_single(Rows& rows) {
-  rows.push_back(scalar_alu("s_add_f32", [](Wave&, float a, float b) { return a + b; }));
-  rows.push_back(scalar_alu("s_sub_f32", [](Wave&, float a, float b) { return a - b; }));
-  rows.push_back(scalar_alu("s_mul_f32", [](Wave&, float a, float b) { return a * b; }));
+  rows.push_back(scalar_float("s_add_f32", [](Wave&, float a, float b) { return a + b; }));
+  rows.push_back(scalar_float("s_sub_f32", [](Wave&, float a, float b) { return a - b; }));
+  rows.push_back(scalar_float("s_mul_f32", [](Wave&, float a, float b) { return a * b; }));
   const auto fma = [](Wave&, float a, float b, float c) { return std::fma(a, b, c); };
-  rows.push_back(scalar_alu("s_fmaak_f32", fma));
-  rows.push_back(scalar_alu("s_fmamk_f32", fma));
-  rows.push_back(accumulating_scalar(scalar_alu("s_fmac_f32", fma)));
-  rows.push_back(scalar_alu("s_min_f32", [](Wave&, float a, float b) { return min_ieee(a, b); }));
-  rows.push_back(scalar_alu("s_max_f32", [](Wave&, float a, float b) { return max_ieee(a, b); }));
-  rows.push_back(scalar_alu("s_min_num_f32", [](Wave&, float a, float b) { return min_num(a, b); }));
-  rows.push_back(scalar_alu("s_max_num_f32", [](Wave&, float a, float b) { return max_num(a, b); }));
-  rows.push_back(scalar_alu("s_minimum_f32", [](Wave&, float a, float b) { return minimum(a, b); }));
-  rows.push_back(scalar_alu("s_maximum_f32", [](Wave&, float a, float b) { return maximum(a, b); }));
-  rows.push_back(scalar_alu("s_ceil_f32", [](Wave&, float a) { return std::ceil(a); }));
-  rows.push_back(scalar_alu("s_floor_f32", [](Wave&, float a) { return std::floor(a); }));
-  rows.push_back(scalar_alu("s_trunc_f32", [](Wave&, float a) { return std::trunc(a); }));
-  rows.push_back(scalar_alu("s_rndne_f32", [](Wave&, float a) { return std::rint(a); }));
+  rows.push_back(scalar_float("s_fmaak_f32", fma));
+  rows.push_back(scalar_float("s_fmamk_f32", fma));
+  rows.push_back(accumulating_scalar(scalar_float("s_fmac_f32", fma)));
+  rows.push_back(scalar_float("s_min_f32", [](Wave&, float a, float b) { return min_ieee(a, b); }));
+  rows.push_back(scalar_float("s_max_f32", [](Wave&, float a, float b) { return max_ieee(a, b); }));
+  rows.push_back(scalar_float("s_min_num_f32", [](Wave&, float a, float b) { return min_num(a, b); }));
+  rows.push_back(scalar_float("s_max_num_f32", [](Wave&, float a, float b) { return max_num(a, b); }));
+  rows.push_back(scalar_float("s_minimum_f32", [](Wave&, float a, float b) { return minimum(a, b); }));
+  rows.push_back(scalar_float("s_maximum_f32", [](Wave&, float a, float b) { return maximum(a, b); }));
+  rows.push_back(scalar_float("s_ceil_f32", [](Wave&, float a) { return std::ceil(a); }));
+  rows.push_back(scalar_float("s_floor_f32", [](Wave&, float a) { return std::floor(a); }));
+  rows.push_back(scalar_float("s_trunc_f32", [](Wave&, float a) { return std::trunc(a); }));
+  rows.push_back(scalar_float("s_rndne_f32", [](Wave&, float a) { return nearest_even(a); }));
 }
 
 void add_half(Rows& rows) {
   rows.push_back(
-      scalar_alu("s_add_f16", [](Wave&, Half16 a, Half16 b) { return Half16(add_to_odd(f(a), f(b))); }));
+      scalar_float("s_add_f16", [](Wave&, Half16 a, Half16 b) { return HalfOf{add_to_odd(f(a), f(b))}; }));
   rows.push_back(
-      scalar_alu("s_sub_f16", [](Wave&, Half16 a, Half16 b) { return Half16(add_to_odd(f(a), -f(b))); }));
-  rows.push_back(scalar_alu("s_mul_f16", [](Wave&, Half16 a, Half16 b) { return Half16(f(a) * f(b)); }));
-  rows.push_back(accumulating_scalar(scalar_alu(
-      "s_fmac_f16", [](Wave&, Half16 a, Half16 b, Half16 c) { return fused_multiply_add(a, b, c); })));
+      scalar_float("s_sub_f16", [](Wave&, Half16 a, Half16 b) { return HalfOf{add_to_odd(f(a), -f(b))}; }));
+  rows.push_back(scalar_float("s_mul_f16", [](Wave&, Half16 a, Half16 b) { return HalfOf{f(a) * f(b)}; }));
+  rows.push_back(accumulating_scalar(scalar_float("s_fmac_f16", [](Wave&, Half16 a, Half16 b, Half16 c) {
+    return HalfOf{add_to_odd(f(a) * f(b), f(c))};
+  })));
   rows.push_back(
-      scalar_alu("s_min_f16", [](Wave&, Half16 a, Half16 b) { return Half16(min_ieee(f(a), f(b))); }));
+      scalar_float("s_min_f16", [](Wave&, Half16 a, Half16 b) { return HalfOf{min_ieee(f(a), f(b))}; }));
   rows.push_back(
-      scalar_alu("s_max_f16", [](Wave&, Half16 a, Half16 b) { return Half16(max_ieee(f(a), f(b))); }));
+      scalar_float("s_max_f16", [](Wave&, Half16 a, Half16 b) { return HalfOf{max_ieee(f(a), f(b))}; }));
   rows.push_back(
-      scalar_alu("s_min_num_f16", [](Wave&, Half16 a, Half16 b) { return Half16(min_num(f(a), f(b))); }));
+      scalar_float("s_min_num_f16", [](Wave&, Half16 a, Half16 b) { return HalfOf{min_num(f(a), f(b))}; }));
   rows.push_back(
-      scalar_alu("s_max_num_f16", [](Wave&, Half16 a, Half16 b) { return Half16(max_num(f(a), f(b))); }));
+      scalar_float("s_max_num_f16", [](Wave&, Half16 a, Half16 b) { return HalfOf{max_num(f(a), f(b))}; }));
   rows.push_back(
-      scalar_alu("s_minimum_f16", [](Wave&, Half16 a, Half16 b) { return Half16(minimum(f(a), f(b))); }));
+      scalar_float("s_minimum_f16", [](Wave&, Half16 a, Half16 b) { return HalfOf{minimum(f(a), f(b))}; }));
   rows.push_back(
-      scalar_alu("s_maximum_f16", [](Wave&, Half16 a, Half16 b) { return Half16(maximum(f(a), f(b))); }));
-  rows.push_back(scalar_alu("s_ceil_f16", [](Wave&, Half16 a) { return Half16(std::ceil(f(a))); }));
-  rows.push_back(scalar_alu("s_floor_f16", [](Wave&, Half16 a) { return Half16(std::floor(f(a))); }));
-  rows.push_back(scalar_alu("s_trunc_f16", [](Wave&, Half16 a) { return Half16(std::trunc(f(a))); }));
-  rows.push_back(scalar_alu("s_rndne_f16", [](Wave&, Half16 a) { return Half16(std::rint(f(a))); }));
+      scalar_float("s_maximum_f16", [](Wave&, Half16 a, Half16 b) { return HalfOf{maximum(f(a), f(b))}; }));
+  rows.push_back(scalar_float("s_ceil_f16", [](Wave&, Half16 a) { return HalfOf{std::ceil(f(a))}; }));
+  rows.push_back(scalar_float("s_floor_f16", [](Wave&, Half16 a) { return HalfOf{std::floor(f(a))}; }));
+  rows.push_back(scalar_float("s_trunc_f16", [](Wave&, Half16 a) { return HalfOf{std::trunc(f(a))}; }));
+  rows.push_back(scalar_float("s_rndne_f16", [](Wave&, Half16 a) { return HalfOf{nearest_even(f(a))}; }));
 }
 
 void add_conversions(Rows& rows) {
-  rows.push_back(scalar_alu("s_cvt_f32_i32", [](Wave&, int32_t a) { return static_cast<float>(a); }));
-  rows.push_back(scalar_alu("s_cvt_f32_u32", [](Wave&, uint32_t a) { return static_cast<float>(a); }));
-  rows.push_back(scalar_alu("s_cvt_i32_f32", [](Wave&, float a) { return to_integer<int32_t>(a); }));
-  rows.push_back(scalar_alu("s_cvt_u32_f32", [](Wave&, float a) { return to_integer<uint32_t>(a); }));
-  rows.push_back(scalar_alu("s_cvt_f16_f32", [](Wave&, float a) { return Half16(a); }));
-  rows.push_back(scalar_alu("s_cvt_f32_f16", [](Wave&, Half16 a) { return quieted(f(a)); }));
-  rows.push_back(scalar_alu("s_cvt_hi_f32_f16", [](Wave&, uint32_t a) {
+  rows.push_back(scalar_float("s_cvt_f32_i32", [](Wave&, int32_t a) { return static_cast<float>(a); }));
+  rows.push_back(scalar_float("s_cvt_f32_u32", [](Wave&, uint32_t a) { return static_cast<float>(a); }));
+  rows.push_back(scalar_float("s_cvt_i32_f32", [](Wave&, float a) { return to_integer<int32_t>(a); }));
+  rows.push_back(scalar_float("s_cvt_u32_f32", [](Wave&, float a) { return to_integer<uint32_t>(a); }));
+  rows.push_back(scalar_float("s_cvt_f16_f32", [](Wave&, float a) { return HalfOf{a}; }));
+  rows.push_back(scalar_float("s_cvt_f32_f16", [](Wave&, Half16 a) { return quieted(f(a)); }));
+  rows.push_back(scalar_float("s_cvt_hi_f32_f16", [](Wave&, uint32_t a) {
     return quieted(half_to_float(static_cast<uint16_t>(a >> 16)));
   }));
-  rows.push_back(scalar_alu("s_cvt_pk_rtz_f16_f32", [](Wave&, float a, float b) {
+  rows.push_back(scalar_float("s_cvt_pk_rtz_f16_f32", [](Wave&, float a, float b) {
     return round_to_half(a, Rounding::toward_zero) |
            static_cast<uint32_t>(round_to_half(b, Rounding::toward_zero)) << 16;
   }));
@@ -95,8 +144,8 @@ void add_conversions(Rows& rows) {
 // Comparisons set SCC and have no destination.
 template <class F>
 void add_compare(Rows& rows, std::string_view single_name, std::string_view half_name, F) {
-  rows.push_back(scalar_alu(single_name, [](Wave& wave, float a, float b) { wave.scc = F{}(a, b); }));
-  rows.push_back(scalar_alu(half_name, [](Wave& wave, Half16 a, Half16 b) { wave.scc = F{}(f(a), f(b)); }));
+  rows.push_back(scalar_float(single_name, [](Wave& wave, float a, float b) { wave.scc = F{}(a, b); }));
+  rows.push_back(scalar_float(half_name, [](Wave& wave, Half16 a, Half16 b) { wave.scc = F{}(f(a), f(b)); }));
 }
 void add_compares(Rows& rows) {
   add_compare(rows, "s_cmp_lt_f32", "s_cmp_lt_f16", [](float a, float b) { return a < b; });

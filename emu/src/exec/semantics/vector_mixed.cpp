@@ -33,35 +33,54 @@ void read_mixed_high(const Instruction& instruction, const Chip& chip, Operation
   op.destination_part = Part::high_word;
 }
 
-template <int W>
+// Subnormal numbers are flushed with the current FloatMode, where it is not the usual one.
+template <int W, bool Flushes>
 void read_floats(Wave& wave, const Operation& op, int k, Lanes<W>& lanes, Reading& reading) {
   const bool half = (op.select_high >> k) & 1;
   read_modified<W>(wave, op, k, half ? ValueType::f16 : ValueType::f32, lanes.lane, nullptr, reading);
-  if (!half) return;
-  for (int i = 0; i < W; ++i)
-    lanes.lane[i] = std::bit_cast<uint32_t>(half_to_float(static_cast<uint16_t>(lanes.lane[i])));
+  for (int i = 0; i < W; ++i) {
+    const auto low = Half16::from_bits(static_cast<uint16_t>(lanes.lane[i]));
+    const auto whole = std::bit_cast<float>(lanes.lane[i]);
+    if constexpr (Flushes)
+      lanes.lane[i] = std::bit_cast<uint32_t>(half ? static_cast<float>(flushed(low)) : flushed(whole));
+    else
+      lanes.lane[i] = std::bit_cast<uint32_t>(half ? static_cast<float>(low) : whole);
+  }
+}
+
+template <int W, class Result, bool Flushes>
+void compute_mixed(Wave& wave, const Operation& op) {
+  Reading reading{wave.exec()};
+  Lanes<W> a, b, c, result, unused;
+  read_floats<W, Flushes>(wave, op, 0, a, reading);
+  read_floats<W, Flushes>(wave, op, 1, b, reading);
+  read_floats<W, Flushes>(wave, op, 2, c, reading);
+  const auto value = [](const Lanes<W>& lanes, int i) { return std::bit_cast<float>(lanes.lane[i]); };
+  const auto finished = [](auto number) {
+    if constexpr (Flushes)
+      return flushed(number);
+    else
+      return number;
+  };
+  const auto rounding = static_cast<Rounding>(wave.mode >> 2 & 3);
+  for (int i = 0; i < W; ++i) {
+    if constexpr (std::is_same_v<Result, float>)
+      result.lane[i] = low_dword(finished(std::fma(value(a, i), value(b, i), value(c, i))));
+    else
+      result.lane[i] = low_dword(finished(Half16::from_bits(
+          round_to_half(to_odd_float(fma_to_odd(value(a, i), value(b, i), value(c, i))), rounding))));
+  }
+  write_result<W, Result>(wave, op, result, unused, reading.write_mask);
 }
 
 template <int W, class Result>
 void run_mixed(Wave& wave, const Operation& op) {
-  Reading reading{wave.exec()};
-  Lanes<W> a, b, c, unused;
-  read_floats<W>(wave, op, 0, a, reading);
-  read_floats<W>(wave, op, 1, b, reading);
-  read_floats<W>(wave, op, 2, c, reading);
-  const auto value = [](const Lanes<W>& lanes, int i) { return std::bit_cast<float>(lanes.lane[i]); };
-  Lanes<W> result;
-  if constexpr (std::is_same_v<Result, float>) {
-    const ModeScope<float> scope(wave.mode);
-    for (int i = 0; i < W; ++i)
-      result.lane[i] = std::bit_cast<uint32_t>(std::fma(value(a, i), value(b, i), value(c, i)));
+  if ((wave.mode & 0xff) == usual_mode) [[likely]] {
+    compute_mixed<W, Result, false>(wave, op);
   } else {
-    const auto rounding = static_cast<Rounding>(wave.mode >> 2 & 3);
-    for (int i = 0; i < W; ++i)
-      result.lane[i] =
-          round_to_half(to_odd_float(fma_to_odd(value(a, i), value(b, i), value(c, i))), rounding);
+    const ModeScope<Result> scope(wave.mode);
+    compute_mixed<W, Result, true>(wave, op);
   }
-  write_result<W, Result>(wave, op, result, unused, reading.write_mask);
 }
 
 }  // namespace
