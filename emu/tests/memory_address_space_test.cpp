@@ -1,5 +1,6 @@
 // Allocations: placement, lookup, quarantine, shadow, many threads.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <atomic>
 #include <cstring>
@@ -187,6 +188,31 @@ TEST(AddressSpace, AdoptsAndForgets) {
   // The same addresses again, in another cut.
   EXPECT_NE(space.adopt(memory, 100, MemoryKind::registered_host, 0, "hipHostRegister"), nullptr);
   EXPECT_EQ(space.find(memory + 3)->size, 100u);
+}
+
+// A program registers a part of its memory, gives all of it back to the system, and the next allocation lies
+// where it was.
+TEST(AddressSpace, TakesThePlaceOfWhatWasAdopted) {
+  constexpr std::size_t bytes = 8 << 20;
+  for (const bool released : {true, false}) {
+    AddressSpace space(true);
+    void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(memory, MAP_FAILED);
+    auto* part = static_cast<std::byte*>(memory) + bytes / 2;
+    ASSERT_NE(space.adopt(part, 100, MemoryKind::registered_host, 0, "hipHostRegister"), nullptr);
+    if (released) {
+      EXPECT_TRUE(space.release(part));
+    }
+    munmap(memory, bytes);
+    Allocation* a = space.allocate(bytes - 16384, MemoryKind::device, 0, "hipMalloc");
+    ASSERT_NE(a, nullptr);
+    if (!a->contains(reinterpret_cast<uint64_t>(part), 200)) GTEST_SKIP() << "the system chose another place";
+    EXPECT_EQ(space.find(part - 1), a);
+    EXPECT_EQ(space.find(part), a);
+    EXPECT_EQ(space.find(part + 100), a);
+    EXPECT_EQ(space.find(a->base + a->size - 1), a);
+    EXPECT_TRUE(space.release(a->base));
+  }
 }
 
 TEST(AddressSpace, CountsBytesByDevice) {

@@ -68,6 +68,7 @@ struct AddressSpace::State {
   bool add_shadow(Record& record, bool written);
   void destroy(Record& record);
   void forget_oldest();
+  void forget_adopted(uint64_t begin, uint64_t end);
   Record* find(uint64_t address) const;
 };
 
@@ -124,6 +125,19 @@ void AddressSpace::State::forget_oldest() {
   records.erase(at);
 }
 
+// The system gives memory out that was adopted once (the program has unmapped it since): what is known about
+// these addresses is no longer true.
+void AddressSpace::State::forget_adopted(uint64_t begin, uint64_t end) {
+  auto at = records.lower_bound(begin);
+  if (at != records.begin() && std::prev(at)->second->allocation.end() > begin) --at;
+  while (at != records.end() && at->first < end) {
+    Record& other = *at->second;
+    if (other.allocation.freed) bytes_in_quarantine -= other.allocation.size;
+    destroy(other);
+    at = records.erase(at);
+  }
+}
+
 Record* AddressSpace::State::find(uint64_t address) const {
   auto at = records.upper_bound(address);
   if (at == records.begin()) return nullptr;
@@ -172,6 +186,7 @@ Allocation* AddressSpace::allocate(std::size_t size, MemoryKind kind, int device
   } else if (record->slot_bytes != 0) {
     std::memset(allocation.base, 0, size);
   }
+  state.forget_adopted(allocation.begin(), allocation.end());
   allocation.id = state.next_id++;
   if (kind == MemoryKind::device) state.in_use[device] += size;
   Allocation* result = &allocation;
