@@ -277,6 +277,7 @@ TEST(HostileMetadata, WrongTypes) {
   EXPECT_NE(changed("/amdhsa.kernels/0/.args/0/.offset", UINT32_MAX).find("outside"), std::string::npos);
   EXPECT_NE(changed("/amdhsa.kernels/0/.kernarg_segment_size", UINT32_MAX).find("bytes of arguments"),
             std::string::npos);
+  EXPECT_NE(changed("/amdhsa.kernels/0/.vgpr_count", UINT32_MAX).find(".vgpr_count"), std::string::npos);
   EXPECT_NE(changed("/amdhsa.kernels/1", good["amdhsa.kernels"][0]).find("two kernels"), std::string::npos);
   EXPECT_NE(changed("/amdhsa.target", "gfx1100").find("amdhsa.target"), std::string::npos);
 }

@@ -291,4 +291,55 @@ TEST_F(HipModule, AProgramMayEndWhileItsFirstKernelBegins) {
   std::filesystem::remove(file);
 }
 
+// Registers that are named by a number: gfx90a has a mode for that, which a trace must not lose.
+TEST(DISABLED_HipModuleChild, PicksARegister) {
+  const std::string code = compile(R"(
+    extern "C" __global__ void pick(unsigned* out, unsigned which) {
+      typedef unsigned Values __attribute__((ext_vector_type(16)));
+      Values values;
+      for (unsigned i = 0; i < 16; ++i) values[i] = threadIdx.x * 16 + i;
+      out[threadIdx.x] = values[which & 15];
+    })");
+  if (code.empty()) GTEST_SKIP() << "no compiler";
+  hipModule_t module = nullptr;
+  hipFunction_t pick = nullptr;
+  ASSERT_HIP(hipModuleLoadData(&module, code.data()));
+  ASSERT_HIP(hipModuleGetFunction(&pick, module, "pick"));
+  DeviceInts out(32);
+  unsigned which = 11;
+  void* parameters[] = {&out.data, &which};
+  ASSERT_HIP(launch(pick, {1, 1, 1}, {32, 1, 1}, 0, parameters));
+  std::array<int, 32> result{};
+  ASSERT_HIP(hipMemcpy(result.data(), out.data, sizeof result, hipMemcpyDeviceToHost));
+  for (int i = 0; i < 32; ++i) EXPECT_EQ(result[i], i * 16 + 11) << i;
+}
+TEST(HipModuleTrace, ChangesNothing) {
+  const auto child =
+      run_child("DISABLED_HipModuleChild.PicksARegister", {"HIPEMU=gfx90a", "HIPEMU_TRACE=/dev/null"});
+  EXPECT_EQ(child.status, 0) << child.output;
+}
+
+TEST(DISABLED_HipModuleChild, ManyRowsOfBlocks) {
+  const std::string code = compile(R"(
+    extern "C" __global__ void last(unsigned* out) {
+      if (blockIdx.y == gridDim.y - 1 && blockIdx.z == 0) *out = blockIdx.y;
+    })");
+  if (code.empty()) GTEST_SKIP() << "no compiler";
+  hipModule_t module = nullptr;
+  hipFunction_t last = nullptr;
+  ASSERT_HIP(hipModuleLoadData(&module, code.data()));
+  ASSERT_HIP(hipModuleGetFunction(&last, module, "last"));
+  DeviceInts out(1);
+  void* parameters[] = {&out.data};
+  ASSERT_HIP(launch(last, {1, 65536, 1}, {1, 1, 1}, 0, parameters));
+  int result = 0;
+  ASSERT_HIP(hipMemcpy(&result, out.data, sizeof result, hipMemcpyDeviceToHost));
+  EXPECT_EQ(result, 65535);
+  EXPECT_EQ(launch(last, {1, 65537, 1}, {1, 1, 1}, 0, parameters), hipErrorInvalidConfiguration);
+}
+TEST(HipModuleGrid, NumbersOfBlocksThatGfx12CannotHave) {
+  const auto child = run_child("DISABLED_HipModuleChild.ManyRowsOfBlocks", {"HIPEMU=gfx1201"});
+  EXPECT_EQ(child.status, 0) << child.output;
+}
+
 }  // namespace

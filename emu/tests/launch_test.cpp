@@ -12,12 +12,14 @@
 namespace hipemu {
 namespace {
 
-std::shared_ptr<const LoadedCode> load(const std::string& chip) {
+std::shared_ptr<const LoadedCode> load(const std::string& chip, bool damaged_sections = false) {
   std::ifstream file(std::string(HIPEMU_TEST_KERNELS) + "/launch." + chip + ".co", std::ios::binary);
   if (!file) return nullptr;
   const std::vector<char> text{std::istreambuf_iterator<char>(file), {}};
   std::vector<std::byte> bytes(text.size());
   std::memcpy(bytes.data(), text.data(), text.size());
+  constexpr std::size_t size_of_a_section_header = 58;
+  if (damaged_sections) bytes.at(size_of_a_section_header) = std::byte{1};
   CodeObject object = parse_code_object(bytes);
   return std::make_shared<LoadedCode>(std::move(object), std::move(bytes));
 }
@@ -102,6 +104,17 @@ TEST_P(LaunchTest, DynamicLdsAndBarriers) {
   for (uint32_t i = 0; i < 800; ++i) ASSERT_EQ(data[i], i / 200 * 200 + 199 - i % 200);
 }
 
+TEST_P(LaunchTest, DynamicLdsIsWhatTheLaunchAskedFor) {
+  Launch l = launch("dynamic_bytes");
+  l.block = {8, 1, 1};
+  l.dynamic_lds = 96;
+  auto* out = buffer<uint32_t>(8);
+  pass(l, out);
+  const auto fault = run(l);
+  ASSERT_FALSE(fault) << report(fault);
+  EXPECT_EQ(out[5], 96u);
+}
+
 TEST_P(LaunchTest, RecursionAndScratch) {
   Launch l = launch("fibonacci");
   l.block = {40, 1, 1};
@@ -135,6 +148,20 @@ TEST_P(LaunchTest, WritePastTheEnd) {
   EXPECT_NE(fault->report.find("fill"), std::string::npos) << fault->report;
   EXPECT_NE(fault->report.find("252 bytes"), std::string::npos) << fault->report;
   EXPECT_NE(fault->report.find("63"), std::string::npos) << fault->report;
+}
+
+// The report looks for source lines in them.
+TEST_P(LaunchTest, AFaultInAFileWithDamagedSections) {
+  const auto code = load(GetParam(), true);
+  Launch l = launch("fill");
+  l.code = code;
+  l.kernel = code->find_kernel("fill");
+  l.grid = {8, 1, 1};
+  l.block = {64, 1, 1};
+  pass(l, uint64_t{4096}, 1u);
+  const auto fault = run(l);
+  ASSERT_TRUE(fault);
+  EXPECT_EQ(fault->kind, Fault::Kind::illegal_address) << fault->report;
 }
 
 TEST_P(LaunchTest, UseAfterFree) {
@@ -201,6 +228,51 @@ TEST_P(LaunchTest, EndlessLoop) {
   unsetenv("HIPEMU_WATCHDOG");
   ASSERT_TRUE(fault);
   EXPECT_EQ(fault->kind, Fault::Kind::timeout) << fault->report;
+}
+
+// No wave ever runs for as long as it may: each turn of the loop waits for the other one.
+TEST_P(LaunchTest, EndlessLoopOfBarriers) {
+  setenv("HIPEMU_WATCHDOG", "1", 1);
+  Launch l = launch("endless_barriers");
+  l.block = {128, 1, 1};
+  const auto fault = run(l);
+  unsetenv("HIPEMU_WATCHDOG");
+  ASSERT_TRUE(fault);
+  EXPECT_EQ(fault->kind, Fault::Kind::timeout) << fault->report;
+}
+
+// More scratch than any host has: a fault of the launch, on whichever thread it shows.
+TEST_P(LaunchTest, MemoryThatTheHostDoesNotHave) {
+  Launch l = launch("fill");
+  Kernel kernel = *l.kernel;
+  kernel.descriptor.private_segment_size = 0xffffff00;
+  l.kernel = &kernel;
+  l.grid = {64, 1, 1};
+  l.block = {1024, 1, 1};
+  auto* out = buffer<uint32_t>(1024);
+  pass(l, out, 1u);
+  for (const bool cooperative : {false, true}) {
+    l.cooperative = cooperative;
+    const auto fault = run(l);
+    ASSERT_TRUE(fault);
+    EXPECT_EQ(fault->kind, Fault::Kind::abort);
+    EXPECT_NE(fault->report.find("could not be run"), std::string::npos) << fault->report;
+  }
+}
+
+// What the metadata of a hostile file may say.
+TEST_P(LaunchTest, HiddenArgumentsThatAreNone) {
+  Launch l = launch("fill");
+  l.block = {32, 1, 1};
+  Kernel kernel = *l.kernel;
+  auto* out = buffer<uint32_t>(32);
+  pass(l, out, 7u);
+  for (const char* kind : {"hidden_block_count_", "hidden_block_count_A", "hidden_group_size_\x7f"})
+    kernel.arguments.push_back({.name = "", .kind = kind, .offset = 16, .size = 8});
+  l.kernel = &kernel;
+  const auto fault = run(l);
+  ASSERT_FALSE(fault) << report(fault);
+  EXPECT_EQ(out[31], 7u);
 }
 
 TEST_P(LaunchTest, TrapIsAnAssertion) {

@@ -4,6 +4,7 @@
 // what it returns holds no pointer into the input. load() makes an image of it in memory, ready to execute.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -42,7 +43,7 @@ struct KernelDescriptor {
   uint32_t user_sgpr_count() const { return (rsrc2 >> 1) & 31; }
   bool workgroup_id_enabled(int axis) const { return (rsrc2 >> (7 + axis)) & 1; }
   bool private_segment_enabled() const { return rsrc2 & 1; }
-  int work_item_id_dimensions() const { return 1 + ((rsrc2 >> 11) & 3); }
+  int work_item_id_dimensions() const { return std::min(3u, 1 + ((rsrc2 >> 11) & 3)); }
   bool wave32() const { return (properties >> 10) & 1; }
   bool uses_dynamic_stack() const { return (properties >> 11) & 1; }
 };

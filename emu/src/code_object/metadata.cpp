@@ -12,6 +12,7 @@ using nlohmann::json;
 // Real notes nest five levels deep. The JSON library reads recursively, so the depth decides about its stack.
 constexpr int max_depth = 16;
 constexpr std::size_t max_note_bytes = std::size_t(64) << 20;
+constexpr uint32_t max_registers = 4096;  // chips have 512
 
 [[noreturn]] void fail(const std::string& message) {
   throw CodeObjectError("[code object] metadata: " + message);
@@ -118,9 +119,14 @@ Kernel decode_kernel(const json& map) {
   if (!std::has_single_bit(kernel.kernarg_align) || kernel.kernarg_align > 4096)
     fail(fmt::format("kernel {} wants its arguments aligned to {} bytes", kernel.name, kernel.kernarg_align));
   kernel.wavefront_size = number(map, ".wavefront_size", 0);
-  kernel.sgpr_count = number(map, ".sgpr_count", 0);
-  kernel.vgpr_count = number(map, ".vgpr_count", 0);
-  kernel.agpr_count = number(map, ".agpr_count", 0);
+  const auto registers = [&](const char* key) {
+    const uint32_t count = number(map, key, 0);
+    if (count > max_registers) fail(fmt::format("kernel {}: {} is {}", kernel.name, key, count));
+    return count;
+  };
+  kernel.sgpr_count = registers(".sgpr_count");
+  kernel.vgpr_count = registers(".vgpr_count");
+  kernel.agpr_count = registers(".agpr_count");
   kernel.sgpr_spills = number(map, ".sgpr_spill_count", 0);
   kernel.vgpr_spills = number(map, ".vgpr_spill_count", 0);
   kernel.max_flat_workgroup_size = number(map, ".max_flat_workgroup_size", 1024);

@@ -124,9 +124,18 @@ std::string file_and_line(std::string_view line) {
   return std::string(line);
 }
 
+// Code is loaded without a look at the sections, so they may be damaged: then there are no lines.
+bool has_lines(Bytes file) {
+  try {
+    const auto debug_lines = elf::find_section(file, ".debug_line");
+    return debug_lines && !debug_lines->empty();
+  } catch (const CodeObjectError&) {
+    return false;
+  }
+}
+
 std::string look_up(Bytes file, uint64_t virtual_address) {
-  const auto debug_lines = elf::find_section(file, ".debug_line");
-  if (!debug_lines || debug_lines->empty()) return {};
+  if (!has_lines(file)) return {};
   static const std::string symbolizer = find_symbolizer();
   if (symbolizer.empty()) return {};
   const TemporaryFile copy(file);

@@ -92,7 +92,13 @@ std::string format_one(const std::string& specification, std::vector<int64_t> st
                        const char* text) {
   const char conversion = specification.back();
   std::string format = specification;
-  for (const int64_t star : stars) format.replace(format.find('*'), 1, std::to_string(star));
+  for (const int64_t star : stars) {
+    const std::size_t at = format.find('*');
+    if (star < 0 && format[at - 1] == '.')
+      format.erase(at - 1, 2);  // a negative precision is none
+    else
+      format.replace(at, 1, std::to_string(star));
+  }
   const auto print = [&](auto value) {
     const int length = std::snprintf(nullptr, 0, format.c_str(), value);
     std::string out(static_cast<std::size_t>(std::max(length, 0)) + 1, '\0');
@@ -173,6 +179,11 @@ std::string format_message(const std::vector<uint64_t>& words, std::size_t posit
       break;
     }
     const std::string specification = format.substr(i, end - i + 1);
+    // What C does not define would make the host's printf read arguments that are not there.
+    if (specification.find_first_not_of("-+ #'0123456789.*hlLjzt", 1) != specification.size() - 1) {
+      out += '%';
+      continue;
+    }
     std::vector<int64_t> stars;
     for (const char c : specification)
       if (c == '*') stars.push_back(static_cast<int32_t>(take_number()));
@@ -235,11 +246,13 @@ uint64_t host_call_buffer() { return reinterpret_cast<uint64_t>(&buffer()); }
 void serve_host_calls(Wave&) {
   const std::lock_guard lock(service_mutex);
   uint64_t ready = std::atomic_ref(buffer().ready_stack).exchange(0, std::memory_order_acq_rel);
-  while (ready != 0) {
+  // A kernel can write to all of the buffer: neither are its pointers followed, nor is a list that has no
+  // end.
+  for (uint64_t count = 0; ready != 0 && count < packet_count; ++count) {
     const uint64_t index = ready & index_mask;
-    PacketHeader& header = buffer().headers[index];
+    PacketHeader& header = buffer().header_storage[index];
     ready = header.next;
-    serve_packet(header, buffer().payloads[index]);
+    serve_packet(header, buffer().payload_storage[index]);
   }
 }
 

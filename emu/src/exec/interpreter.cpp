@@ -13,7 +13,7 @@
 namespace hipemu {
 namespace {
 
-// In gfx9's indexing mode the register numbers of a vector instruction are moved by M0.
+// The register numbers of a vector instruction, moved by M0.
 void run_indexed(Wave& wave, const Operation& op) {
   Operation moved = op;
   const uint32_t index = wave.scalars[scalar::m0] & 0xff;
@@ -24,6 +24,17 @@ void run_indexed(Wave& wave, const Operation& op) {
     moved.destination[0].index = static_cast<uint16_t>((moved.destination[0].index + index) % 512);
   moved.run(wave, moved);
 }
+
+}  // namespace
+
+void execute(Wave& wave, const Operation& op) {
+  if (wave.index_mode != 0 && op.semantics->unit == Unit::vector) [[unlikely]]
+    run_indexed(wave, op);
+  else
+    op.run(wave, op);
+}
+
+namespace {
 
 void count(const Wave& wave, const Operation& op, Statistics& statistics) {
   ++statistics.instructions[static_cast<std::size_t>(op.semantics->unit)];
@@ -80,10 +91,7 @@ void run_wave(Wave& wave, Program& program, uint64_t quantum) {
         continue;
       }
     }
-    if (wave.index_mode != 0 && op.semantics->unit == Unit::vector) [[unlikely]]
-      run_indexed(wave, op);
-    else
-      op.run(wave, op);
+    execute(wave, op);
   }
   wave.instructions += done;
 }
@@ -178,9 +186,11 @@ bool step(Resident& resident, Dispatch& dispatch, bool shuffle, const Wave*& cul
   switch (wave->state) {
     case Wave::State::ended:
       --resident.live;
-      [[fallthrough]];
+      open_barrier(group);
+      break;
     case Wave::State::at_barrier:
       open_barrier(group);
+      check_watchdog(*wave, dispatch);
       break;
     case Wave::State::yielded:
       resident.next = (resident.next + 1) % group.waves.size();

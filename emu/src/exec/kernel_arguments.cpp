@@ -50,15 +50,19 @@ BlockPool& pool() {
   return instance;
 }
 
-int axis_of(std::string_view kind) { return kind.back() - 'x'; }
+// The axis that follows the prefix: 0 for x. -1 when it is none.
+int axis_after(std::string_view prefix, std::string_view kind) {
+  if (!kind.starts_with(prefix) || kind.size() != prefix.size() + 1) return -1;
+  const int axis = kind.back() - 'x';
+  return axis >= 0 && axis < 3 ? axis : -1;
+}
 
-uint64_t hidden_value(const Launch& launch, std::string_view kind, uint32_t lds_bytes,
-                      const std::byte* queue) {
-  if (kind.starts_with("hidden_block_count_")) return launch.grid[axis_of(kind)];
-  if (kind.starts_with("hidden_group_size_")) return launch.block[axis_of(kind)];
+uint64_t hidden_value(const Launch& launch, std::string_view kind, const std::byte* queue) {
+  if (const int axis = axis_after("hidden_block_count_", kind); axis >= 0) return launch.grid[axis];
+  if (const int axis = axis_after("hidden_group_size_", kind); axis >= 0) return launch.block[axis];
   if (kind == "hidden_grid_dims")
     return launch.grid[2] * launch.block[2] > 1 ? 3 : launch.grid[1] * launch.block[1] > 1 ? 2 : 1;
-  if (kind == "hidden_dynamic_lds_size") return lds_bytes;
+  if (kind == "hidden_dynamic_lds_size") return launch.dynamic_lds;
   if (kind == "hidden_hostcall_buffer") return host_call_buffer();
   if (kind == "hidden_private_base") return private_aperture;
   if (kind == "hidden_shared_base") return shared_aperture;
@@ -91,7 +95,7 @@ KernelArguments::KernelArguments(const Launch& launch, uint32_t lds_bytes, uint3
   if (!launch.arguments.empty()) std::memcpy(block_, launch.arguments.data(), launch.arguments.size());
   for (const KernelArgument& argument : kernel.arguments) {
     if (!argument.hidden()) continue;
-    const uint64_t value = hidden_value(launch, argument.kind, lds_bytes, queue());
+    const uint64_t value = hidden_value(launch, argument.kind, queue());
     std::memcpy(block_ + argument.offset, &value, std::min<std::size_t>(argument.size, sizeof value));
   }
 

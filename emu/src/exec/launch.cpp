@@ -84,6 +84,16 @@ void record_fault(Progress& progress, Dispatch& dispatch, const KernelFault& fau
   progress.fault = Fault{fault.kind, culprit != nullptr ? describe(fault, *culprit) : fault.message};
 }
 
+// Not of the kernel's making: the host is out of memory, or has no LLVM. An exception must not leave the
+// thread of a worker.
+void record_failure(Progress& progress, Dispatch& dispatch, const std::exception& error) {
+  const Kernel& kernel = *dispatch.launch->kernel;
+  record_fault(
+      progress, dispatch,
+      {Fault::Kind::abort, fmt::format("hipemu: kernel {} could not be run: {}", kernel.name, error.what())},
+      nullptr);
+}
+
 // One thread's share of an ordinary launch: one workgroup after the other, in order. A workgroup that waits
 // for an earlier one therefore always finds it finished or running.
 void run_share(Dispatch& dispatch, Progress& progress) {
@@ -91,12 +101,15 @@ void run_share(Dispatch& dispatch, Progress& progress) {
   while (!dispatch.failed.load(std::memory_order_relaxed)) {
     const uint64_t id = progress.next.fetch_add(1, std::memory_order_relaxed);
     if (id >= progress.groups) return;
-    begin_workgroup(group, dispatch, id);
     const Wave* culprit = nullptr;
     try {
+      begin_workgroup(group, dispatch, id);
       run_workgroups({&group, 1}, dispatch, culprit);
     } catch (const KernelFault& fault) {
       record_fault(progress, dispatch, fault, culprit);
+    } catch (const std::exception& error) {
+      record_failure(progress, dispatch, error);
+      return;
     }
     count_instructions(group, progress);
   }
@@ -105,13 +118,16 @@ void run_share(Dispatch& dispatch, Progress& progress) {
 // A cooperative launch: all workgroups are resident at once, on one thread, so that none can wait for a
 // thread that is busy elsewhere.
 void run_cooperative(Dispatch& dispatch, Progress& progress) {
-  std::vector<Workgroup> groups(progress.groups);
-  for (std::size_t i = 0; i < groups.size(); ++i) begin_workgroup(groups[i], dispatch, i);
+  std::vector<Workgroup> groups;
   const Wave* culprit = nullptr;
   try {
+    groups.resize(progress.groups);
+    for (std::size_t i = 0; i < groups.size(); ++i) begin_workgroup(groups[i], dispatch, i);
     run_workgroups(groups, dispatch, culprit);
   } catch (const KernelFault& fault) {
     record_fault(progress, dispatch, fault, culprit);
+  } catch (const std::exception& error) {
+    record_failure(progress, dispatch, error);
   }
   for (const Workgroup& group : groups) count_instructions(group, progress);
 }

@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "exec/dispatch.h"
+#include "exec/interpreter.h"
 
 namespace hipemu {
 namespace {
@@ -58,7 +59,7 @@ void trace(Wave& wave, const Operation& op) {
   const uint64_t address =
       wave.dispatch->launch->code->virtual_address(reinterpret_cast<const void*>(wave.operation_pc));
   const uint64_t exec = wave.exec();
-  op.run(wave, op);
+  execute(wave, op);
   std::string line =
       fmt::format("{} block({},{},{}) wave {} {:#x} exec={:x}: {} |",
                   wave.dispatch->launch->kernel->readable_name(), wave.group->id[0], wave.group->id[1],

@@ -21,6 +21,9 @@ void check_shape(const Kernel& kernel, const Chip& chip, const LaunchShape& shap
   const auto axis_fits = [](uint32_t blocks, uint32_t size) { return uint64_t{blocks} * size <= UINT32_MAX; };
   require(axis_fits(grid.x, block.x) && axis_fits(grid.y, block.y) && axis_fits(grid.z, block.z),
           hipErrorInvalidConfiguration);
+  // gfx12 hands a block its y and z in 16 bits each.
+  const uint32_t most = chip.generation == Generation::gfx12 ? 1u << 16 : UINT32_MAX;
+  require(grid.y <= most && grid.z <= most, hipErrorInvalidConfiguration);
   // The kernel was compiled for blocks of at most this size (__launch_bounds__).
   require(threads * block.z <= kernel.max_flat_workgroup_size, hipErrorLaunchFailure);
   require(shape.dynamic_lds <= chip.lds_per_block, hipErrorInvalidValue);

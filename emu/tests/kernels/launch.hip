@@ -42,6 +42,16 @@ extern "C" __global__ void reverse(u32* data) {
   data[bx() * n + t] = dynamic[n - 1 - t];
 }
 
+// The part of LDS that the launch asked for, as the compiler's hidden argument has it.
+extern "C" __global__ void dynamic_bytes(u32* out) {
+  __shared__ u32 fixed[8];
+  fixed[tx() & 7] = tx();
+  barrier();
+  dynamic[tx()] = fixed[7 - (tx() & 7)];
+  const u32* hidden = (const u32*)__builtin_amdgcn_implicitarg_ptr();
+  out[tx()] = dynamic[tx()] == 7 - tx() ? hidden[30] : 0;
+}
+
 extern "C" __global__ void reverse_without_barrier(u32* data) {
   __shared__ u32 tile[256];
   const u32 t = tx();
@@ -84,6 +94,10 @@ extern "C" __global__ void divergent_barrier(u32* data) {
 extern "C" __global__ void endless(volatile u32* data) {
   while (*data == 0) {
   }
+}
+
+extern "C" __global__ void endless_barriers() {
+  for (;;) __builtin_amdgcn_s_barrier();
 }
 
 extern "C" __global__ void trap() { __builtin_trap(); }
