@@ -137,6 +137,67 @@ TEST_F(HipGraph, WhatIsNotAllowedWhileCapturing) {
   EXPECT_EQ(hipStreamEndCapture(first, &graph), hipErrorStreamCaptureInvalidated);
 }
 
+// A stream that is destroyed takes its capture with it: nothing minds what is called afterwards.
+TEST_F(HipGraph, CapturesEndWithTheirStream) {
+  hipStream_t gone = nullptr;
+  ASSERT_HIP(hipStreamCreate(&gone));
+  ASSERT_HIP(hipStreamBeginCapture(gone, hipStreamCaptureModeGlobal));
+  ASSERT_HIP(hipEventRecord(event, gone));
+  ASSERT_HIP(hipStreamWaitEvent(second, event, 0));
+  ASSERT_HIP(hipStreamDestroy(gone));
+  void* pointer = nullptr;
+  EXPECT_HIP(hipMalloc(&pointer, 4));
+  EXPECT_HIP(hipFree(pointer));
+  EXPECT_HIP(hipMemsetAsync(device, 0, 4, second)) << "the stream that had joined works again";
+  EXPECT_HIP(hipStreamSynchronize(second));
+
+  // One that had only joined spoils the capture, which its origin has to end.
+  hipStream_t joined = nullptr;
+  ASSERT_HIP(hipStreamCreate(&joined));
+  ASSERT_HIP(hipStreamBeginCapture(first, hipStreamCaptureModeGlobal));
+  ASSERT_HIP(hipEventRecord(event, first));
+  ASSERT_HIP(hipStreamWaitEvent(joined, event, 0));
+  ASSERT_HIP(hipStreamDestroy(joined));
+  hipGraph_t graph = nullptr;
+  EXPECT_EQ(hipStreamEndCapture(first, &graph), hipErrorStreamCaptureInvalidated);
+  EXPECT_HIP(hipDeviceSynchronize());
+}
+
+TEST_F(HipGraph, AFailedCaptureAllocatesNothing) {
+  size_t before = 0, after = 0, total = 0;
+  ASSERT_HIP(hipMemGetInfo(&before, &total));
+  ASSERT_HIP(hipStreamBeginCapture(first, hipStreamCaptureModeRelaxed));
+  EXPECT_EQ(hipStreamSynchronize(first), hipErrorStreamCaptureUnsupported);
+  void* pointer = nullptr;
+  EXPECT_EQ(hipMallocAsync(&pointer, 1 << 20, first), hipErrorStreamCaptureInvalidated);
+  hipGraph_t graph = nullptr;
+  EXPECT_EQ(hipStreamEndCapture(first, &graph), hipErrorStreamCaptureInvalidated);
+  ASSERT_HIP(hipMemGetInfo(&after, &total));
+  EXPECT_EQ(before, after);
+}
+
+// There are 2^50 ways from one end of it to the other.
+TEST_F(HipGraph, ALadderOfManyPaths) {
+  hipGraph_t graph = nullptr;
+  ASSERT_HIP(hipGraphCreate(&graph, 0));
+  std::vector<hipGraphNode_t> nodes(101);
+  const auto add = [&](int index, std::vector<hipGraphNode_t> after) {
+    ASSERT_HIP(hipGraphAddEmptyNode(&nodes[index], graph, after.data(), after.size()));
+  };
+  add(0, {});
+  for (int i = 1; i < 100; i += 2) {
+    const std::vector<hipGraphNode_t> previous =
+        i == 1 ? std::vector{nodes[0]} : std::vector{nodes[i - 2], nodes[i - 1]};
+    add(i, previous);
+    add(i + 1, previous);
+  }
+  hipGraphNode_t apart = nullptr;
+  ASSERT_HIP(hipGraphAddEmptyNode(&apart, graph, nullptr, 0));
+  EXPECT_HIP(hipGraphAddDependencies(graph, &nodes[100], &apart, 1));
+  EXPECT_EQ(hipGraphAddDependencies(graph, &apart, &nodes[0], 1), hipErrorInvalidValue) << "a circle";
+  EXPECT_HIP(hipGraphDestroy(graph));
+}
+
 TEST_F(HipGraph, CopiesAndFillsCanBeChangedAfterwards) {
   int host[4] = {};
   hipMemsetParams fill{};

@@ -185,6 +185,25 @@ TEST_F(HipStream, HandlesThatAreNone) {
   hipGetLastError();
 }
 
+TEST_F(HipStream, WordsToWriteAndToWaitFor) {
+  const auto write = symbol<hipError_t(hipStream_t, void*, uint32_t, unsigned)>("hipStreamWriteValue32");
+  const auto wait =
+      symbol<hipError_t(hipStream_t, void*, uint64_t, unsigned, uint64_t)>("hipStreamWaitValue64");
+  EXPECT_HIP(write(blocking, device, 7, 0));
+  EXPECT_HIP(wait(blocking, device, 7, 1, 0xffffffff));
+  EXPECT_HIP(hipStreamSynchronize(blocking));
+  // What the device cannot reach is refused, not written to.
+  EXPECT_EQ(write(blocking, reinterpret_cast<void*>(0x1000), 7, 0), hipErrorInvalidValue);
+  EXPECT_EQ(write(blocking, nullptr, 7, 0), hipErrorInvalidValue);
+  EXPECT_EQ(write(blocking, reinterpret_cast<char*>(device) + 2, 7, 0), hipErrorInvalidValue);
+  void* small = nullptr;
+  ASSERT_HIP(hipMalloc(&small, 4));
+  EXPECT_EQ(wait(blocking, small, 0, 1, ~0ull), hipErrorInvalidValue) << "only half of the word is there";
+  EXPECT_HIP(hipFree(small));
+  EXPECT_HIP(hipStreamSynchronize(blocking));
+  hipGetLastError();
+}
+
 TEST_F(HipStream, ADestroyedStreamFinishesItsWork) {
   Gate gate;
   hipStream_t stream = nullptr;

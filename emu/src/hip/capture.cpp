@@ -63,6 +63,16 @@ bool is_capturing(const Stream& stream) {
   return true;
 }
 
+void abandon_capture(Stream& stream) {
+  const std::lock_guard lock(capture_mutex());
+  const auto session = std::move(stream.capture);
+  stream.capture.reset();
+  stream.capture_tail.clear();
+  if (!session) return;
+  session->invalid = true;
+  if (session->origin == &stream) leave(*session);
+}
+
 void refuse_while_capturing(Stream& stream) {
   const std::lock_guard lock(capture_mutex());
   if (!is_capturing(stream)) return;

@@ -63,6 +63,8 @@ struct CaptureSession {
 std::recursive_mutex& capture_mutex();
 // True when the stream is being captured; throws hipErrorStreamCaptureInvalidated when that was spoilt.
 bool is_capturing(const Stream& stream);
+// The stream is gone: a capture that began on it has failed and is over, one that it had joined has failed.
+void abandon_capture(Stream& stream);
 // A call that cannot be captured was made: a stream that is being captured becomes invalid.
 void refuse_while_capturing(Stream& stream);
 // The same for calls that name no stream, like hipMalloc or hipDeviceSynchronize: not while a capture that

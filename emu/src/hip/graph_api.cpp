@@ -1,5 +1,6 @@
 // hipGraph*: graphs as such, their edges and what there is to be asked.
 #include <algorithm>
+#include <unordered_set>
 #include <vector>
 
 #include "hip/graph_handles.h"
@@ -34,9 +35,18 @@ std::vector<hipGraphNode_t> handles(const std::vector<GraphNode*>& nodes) {
   return result;
 }
 
+// Each node is looked at once: there may be more paths than one could follow.
 bool reaches(const GraphNode* from, const GraphNode* to) {
-  if (from == to) return true;
-  return std::ranges::any_of(from->dependencies, [&](const GraphNode* next) { return reaches(next, to); });
+  std::unordered_set<const GraphNode*> seen;
+  std::vector<const GraphNode*> pending{from};
+  while (!pending.empty()) {
+    const GraphNode* node = pending.back();
+    pending.pop_back();
+    if (node == to) return true;
+    if (!seen.insert(node).second) continue;
+    pending.insert(pending.end(), node->dependencies.begin(), node->dependencies.end());
+  }
+  return false;
 }
 
 }  // namespace

@@ -82,12 +82,8 @@ void allocate_async(void** pointer, size_t size, const std::shared_ptr<Pool>& po
   *pointer = nullptr;
   if (size == 0) return;
   check_sticky(stream.device);
+  const bool captured = is_capturing(stream);  // throws when the capture has failed
   void* memory = allocate_from(pool, size, origin);
-  bool captured = false;
-  {
-    const std::lock_guard lock(capture_mutex());
-    captured = is_capturing(stream);
-  }
   if (captured) {
     AllocateWork work;
     work.memory = std::shared_ptr<void>(memory, [](void* base) {

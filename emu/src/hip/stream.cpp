@@ -6,6 +6,7 @@
 #include <map>
 #include <thread>
 
+#include "hip/graph.h"
 #include "hip/handle_table.h"
 #include "hip/stream_table.h"
 
@@ -157,7 +158,10 @@ namespace {
 struct ThreadStreams {
   std::map<int, std::shared_ptr<Stream>> of_device;
   ~ThreadStreams() {
-    for (auto& [index, stream] : of_device) stream->close();
+    for (auto& [index, stream] : of_device) {
+      abandon_capture(*stream);
+      stream->close();
+    }
   }
 };
 

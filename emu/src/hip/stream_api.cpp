@@ -53,9 +53,13 @@ hipError_t query(Stream& stream) {
   return hipSuccess;
 }
 
+// A word that the device can reach.
 template <class Word>
 void check_word(void* pointer) {
-  require(pointer && reinterpret_cast<uintptr_t>(pointer) % sizeof(Word) == 0, hipErrorInvalidValue);
+  const auto address = reinterpret_cast<uintptr_t>(pointer);
+  require(address % sizeof(Word) == 0, hipErrorInvalidValue);
+  const auto* allocation = address_space().find(pointer);
+  require(allocation && allocation->contains(address, sizeof(Word)), hipErrorInvalidValue);
 }
 
 // Waits in the stream until the program, another stream or another process has written the word.
@@ -120,13 +124,7 @@ HIP_API hipError_t hipStreamDestroy(hipStream_t stream) {
     require(stream && stream != HIPEMU_STREAM_LEGACY && stream != HIPEMU_STREAM_PER_THREAD,
             hipErrorInvalidHandle);
     auto gone = require(stream_table().remove(stream), hipErrorContextIsDestroyed);
-    {
-      const std::lock_guard lock(capture_mutex());
-      if (gone->capture) {
-        gone->capture->invalid = true;
-        gone->capture.reset();
-      }
-    }
+    abandon_capture(*gone);
     gone->close();  // what is queued still runs
   });
 }
