@@ -253,6 +253,22 @@ TEST_F(HipStream, ManyThreadsShareAStream) {
   EXPECT_EQ(calls, 300);
 }
 
+TEST(DISABLED_HipStreamChild, EventsOfTwoDevices) {
+  hipEvent_t events[2] = {};
+  for (int device = 0; device < 2; ++device) {
+    ASSERT_HIP(hipSetDevice(device));
+    ASSERT_HIP(hipEventCreate(&events[device]));
+    ASSERT_HIP(hipEventRecord(events[device], nullptr));
+    ASSERT_HIP(hipEventSynchronize(events[device]));
+  }
+  float milliseconds = 0;
+  EXPECT_EQ(hipEventElapsedTime(&milliseconds, events[0], events[1]), hipErrorInvalidHandle);
+}
+TEST(HipStreamDevices, EachHasAClockOfItsOwn) {
+  const auto child = run_child("DISABLED_HipStreamChild.EventsOfTwoDevices", {"HIPEMU=gfx1100,gfx1100"});
+  EXPECT_EQ(child.status, 0) << child.output;
+}
+
 TEST(DISABLED_HipStreamChild, ExitsWithWorkInItsStreams) {
   void* pinned = nullptr;
   ASSERT_HIP(hipHostMalloc(&pinned, 1 << 20, 0));

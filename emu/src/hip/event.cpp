@@ -112,6 +112,7 @@ HIP_API hipError_t hipEventElapsedTime(float* milliseconds, hipEvent_t start, hi
     require(milliseconds, hipErrorInvalidValue);
     auto first = find_event(start);
     auto second = find_event(stop);
+    require(first->device == second->device, hipErrorInvalidHandle);
     require(((first->flags | second->flags) & hipEventDisableTiming) == 0, hipErrorInvalidHandle);
     const auto from = require(first->last_record(), hipErrorInvalidHandle);
     const auto to = require(second->last_record(), hipErrorInvalidHandle);
