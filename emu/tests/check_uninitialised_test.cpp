@@ -117,6 +117,24 @@ TEST_F(Uninitialised, SelectsCarryWhatTheyChoose) {
   EXPECT_EQ(f.fault("v_add_nc_u32_e32 v6, v6, v6"), "");
 }
 
+// Registers whose numbers M0 moves.
+TEST_F(Uninitialised, RegistersNamedByANumber) {
+  f.run("global_load_b32 v10, v1, s[2:3]");
+  f.wave().scalars[scalar::m0] = 4;
+  f.run("v_movrels_b32_e32 v5, v10");  // v14
+  EXPECT_EQ(f.wave().undefined[5], 0u);
+  f.run("v_movrels_b32_e32 v5, v6");  // v10
+  EXPECT_EQ(f.wave().undefined[5], 0xffffffffull);
+  f.run("v_movreld_b32_e32 v20, v10");  // v24
+  EXPECT_EQ(f.wave().undefined[20], 0u);
+  EXPECT_EQ(f.wave().undefined[24], 0xffffffffull);
+  f.wave().scalars[scalar::m0] = 3 << 16 | 5;
+  f.run("v_swaprel_b32 v7, v5");  // v10 and v10
+  EXPECT_EQ(f.wave().undefined[7], 0u);
+  f.wave().scalars[scalar::m0] = 1000;
+  EXPECT_NE(f.fault("v_movrels_b32_e32 v5, v10"), "");
+}
+
 TEST_F(Uninitialised, LanePermutations) {
   f.set_exec(1);
   f.run("global_load_b32 v0, v1, s[2:3]");

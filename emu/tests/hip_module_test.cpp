@@ -319,6 +319,39 @@ TEST(HipModuleTrace, ChangesNothing) {
   EXPECT_EQ(child.status, 0) << child.output;
 }
 
+// Of the registers one has never been written; it is another one that is named.
+TEST(DISABLED_HipModuleChild, PicksAWrittenRegister) {
+  const std::string code = compile(R"(
+    extern "C" __global__ void pick(const unsigned* in, unsigned* out, unsigned which) {
+      typedef unsigned Values __attribute__((ext_vector_type(16)));
+      Values values;
+      for (unsigned i = 0; i < 16; ++i) values[i] = in[i * 32 + threadIdx.x];
+      out[threadIdx.x] = values[which & 15] * 3 + 1;
+    })");
+  if (code.empty()) GTEST_SKIP() << "no compiler";
+  hipModule_t module = nullptr;
+  hipFunction_t pick = nullptr;
+  ASSERT_HIP(hipModuleLoadData(&module, code.data()));
+  ASSERT_HIP(hipModuleGetFunction(&pick, module, "pick"));
+  int* in = nullptr;
+  ASSERT_HIP(hipMalloc(reinterpret_cast<void**>(&in), 16 * 32 * sizeof(int)));
+  ASSERT_HIP(hipMemset(in + 32, 0, 15 * 32 * sizeof(int)));
+  DeviceInts out(32);
+  unsigned which = 11;
+  void* parameters[] = {&in, &out.data, &which};
+  ASSERT_HIP(launch(pick, {1, 1, 1}, {32, 1, 1}, 0, parameters));
+  EXPECT_HIP(hipDeviceSynchronize());
+  which = 0;
+  ASSERT_HIP(launch(pick, {1, 1, 1}, {32, 1, 1}, 0, parameters));
+  EXPECT_EQ(hipDeviceSynchronize(), hipErrorLaunchFailure);
+}
+TEST(HipModuleIndexed, OnlyTheRegisterThatIsNamedIsUsed) {
+  for (const char* chip : {"HIPEMU=gfx90a", "HIPEMU=gfx1100"}) {
+    const auto child = run_child("DISABLED_HipModuleChild.PicksAWrittenRegister", {chip});
+    EXPECT_EQ(child.status, 0) << chip << child.output;
+  }
+}
+
 TEST(DISABLED_HipModuleChild, ManyRowsOfBlocks) {
   const std::string code = compile(R"(
     extern "C" __global__ void last(unsigned* out) {

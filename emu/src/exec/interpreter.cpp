@@ -13,8 +13,13 @@
 namespace hipemu {
 namespace {
 
-// The register numbers of a vector instruction, moved by M0.
-void run_indexed(Wave& wave, const Operation& op) {
+// Is it executed in gfx9's indexing mode?
+bool is_indexed(const Wave& wave, const Operation& op) {
+  return wave.index_mode != 0 && op.semantics->unit == Unit::vector;
+}
+
+// With the numbers of its registers moved by M0.
+Operation indexed(const Wave& wave, const Operation& op) {
   Operation moved = op;
   const uint32_t index = wave.scalars[scalar::m0] & 0xff;
   for (int k = 0; k < 3; ++k)
@@ -22,16 +27,18 @@ void run_indexed(Wave& wave, const Operation& op) {
       moved.source[k].index = static_cast<uint16_t>((moved.source[k].index + index) % 512);
   if ((wave.index_mode & 8) != 0 && moved.destination[0].from == From::vector)
     moved.destination[0].index = static_cast<uint16_t>((moved.destination[0].index + index) % 512);
-  moved.run(wave, moved);
+  return moved;
 }
 
 }  // namespace
 
 void execute(Wave& wave, const Operation& op) {
-  if (wave.index_mode != 0 && op.semantics->unit == Unit::vector) [[unlikely]]
-    run_indexed(wave, op);
-  else
+  if (is_indexed(wave, op)) [[unlikely]] {
+    const Operation moved = indexed(wave, op);
+    moved.run(wave, moved);
+  } else {
     op.run(wave, op);
+  }
 }
 
 namespace {
@@ -80,7 +87,12 @@ void run_wave(Wave& wave, Program& program, uint64_t quantum) {
     wave.pc += op.size;
     ++done;
     if constexpr (W != Watch::nothing) {
-      if (wave.undefined_rows > 0) track_undefined(wave, op);
+      if (wave.undefined_rows > 0) {
+        if (is_indexed(wave, op)) [[unlikely]]
+          track_undefined(wave, indexed(wave, op));
+        else
+          track_undefined(wave, op);
+      }
       if (wave.missed_barrier != 0) [[unlikely]]
         check_missed_barrier(wave, op);
     }

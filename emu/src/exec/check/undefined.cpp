@@ -67,6 +67,21 @@ Operands operands_of(const Operation& op) {
   return operands;
 }
 
+// The instructions that add M0 to the numbers of their registers. What is beyond the registers of the kernel
+// is a fault of the instruction itself.
+void add_m0(const Wave& wave, std::string_view name, Operands& operands) {
+  if (!name.starts_with("v_movrel") && !name.starts_with("v_swaprel")) return;
+  const uint32_t m0 = wave.scalars[scalar::m0];
+  const bool two = name == "v_movrelsd_2_b32" || name == "v_swaprel_b32";
+  const uint32_t source = name == "v_movreld_b32" ? 0 : two ? m0 & 0x3ff : m0;
+  const uint32_t destination = name == "v_movrels_b32" ? 0 : two ? m0 >> 16 & 0x3ff : m0;
+  const auto moved = [](uint16_t first, uint32_t by) {
+    return static_cast<uint16_t>(by < 256 && first + by < 256 ? first + by : first);
+  };
+  operands.destination.first = moved(operands.destination.first, destination);
+  if (operands.sources[0].count > 0) operands.sources[0].first = moved(operands.sources[0].first, source);
+}
+
 // The lanes, after DPP, whose value of this operand is undefined.
 uint64_t undefined_lanes(const Wave& wave, const Operation& op, int k, uint32_t row) {
   const uint64_t marks = wave.undefined[row];
@@ -189,8 +204,9 @@ struct Update {
 };
 
 Update follow_vector(Wave& wave, const Operation& op) {
-  const Operands operands = operands_of(op);
+  Operands operands = operands_of(op);
   const std::string_view name = op.semantics->name;
+  add_m0(wave, name, operands);
   const uint64_t lanes = concerned(wave, op);
   Update update;
   update.rows = operands.destination;
@@ -213,7 +229,7 @@ Update follow_vector(Wave& wave, const Operation& op) {
   }
   if (name.starts_with("v_readlane") || name.starts_with("v_writelane")) return {};
   if (name.starts_with("v_swap")) {
-    const uint32_t a = op.destination[0].index, b = op.source[0].index;
+    const uint32_t a = operands.destination.first, b = operands.sources[0].first;
     const uint64_t of_a = wave.undefined[a] & lanes, of_b = wave.undefined[b] & lanes;
     set_undefined(wave, a, lanes, false);
     set_undefined(wave, b, lanes, false);
