@@ -121,7 +121,11 @@ TEST(OpenAi, SaysWhatIsWrong) {
           {R"({"prompt": "a", "suffix": "b"})", "suffix"},
           {R"({"prompt": "a", "echo": true})", "echo"},
           {R"({"prompt": "a", "logprobs": 21})", "logprobs"},
-          {R"({"prompt": "a", "max_tokens": -1})", "max_tokens"},
+          {R"({"prompt": "a", "max_tokens": -2})", "max_tokens"},
+          {R"({"prompt": "a", "mirostat": 3})", "mirostat"},
+          {R"({"prompt": "a", "json_schema": {"type": 3}})", "json_schema"},
+          {R"({"prompt": "a", "response_format": {"type": "json_object", "schema": {"type": 3}}})",
+           "response_format"},
           {R"({"prompt": "a", "logprobs": 1, "stream": true})", "logprobs"},
           {R"({"prompt": "a", "logit_bias": {"x": 1}})", "logit_bias"},
           {R"({"prompt": "a", "logit_bias": {"8192": 1}})", "logit_bias"},
@@ -156,10 +160,44 @@ TEST(OpenAi, SaysWhatIsWrong) {
            {R"({"messages": []})", "messages"},
            {R"({"messages": "hi"})", "messages"},
            {R"({"messages": ["hi"]})", "messages"},
+           {R"({"messages": [{"content": "hi"}]})", "messages"},
+           {R"({"messages": [{"role": 3, "content": "hi"}]})", "messages"},
+           {R"({"messages": [{"role": "user"}]})", "messages"},
+           {R"({"messages": [{"role": "user", "content": null}]})", "messages"},
+           {R"({"messages": [{"role": "system", "content": 5}]})", "messages"},
            {R"({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]})", "messages"}})
     refuses([&](const char* body) { return interface.chat(body); }, wrong);
   refuses([&](const char* body) { return without.chat(body); },
           {R"({"messages": [{"role": "user", "content": "hi"}]})", "messages"});
+}
+
+// Names and values that llama.cpp's server knows.
+TEST(OpenAi, TakesWhatLlamaCppTakes) {
+  const Interface interface = interface_with("");
+  const Call call = interface.completion(
+      R"({"prompt": "a", "n_predict": 7, "repeat_penalty": 1.5, "repeat_last_n": 9, "ignore_eos": true,
+          "mirostat": 2, "mirostat_tau": 3, "mirostat_eta": 0.25})");
+  EXPECT_EQ(call.options.most_tokens, 7);
+  EXPECT_TRUE(call.options.ignore_end);
+  const SamplingOptions& sampling = call.options.sampling;
+  EXPECT_EQ(sampling.repetition_penalty, 1.5);
+  EXPECT_EQ(sampling.penalty_window, 9);
+  EXPECT_EQ(sampling.mirostat, 2);
+  EXPECT_EQ(sampling.mirostat_target, 3);
+  EXPECT_EQ(sampling.mirostat_rate, 0.25);
+  const Call all =
+      interface.completion(R"({"prompt": "a", "max_tokens": -1, "top_k": -1, "repeat_last_n": -1})");
+  EXPECT_EQ(all.options.most_tokens, -1);
+  EXPECT_EQ(all.options.sampling.top_k, 0);
+  EXPECT_EQ(all.options.sampling.penalty_window, storyteller().context());
+  for (const char* schema :
+       {R"("json_schema": {"type": "integer"})",
+        R"("response_format": {"type": "json_object", "schema": {"type": "integer"}})"}) {
+    const Call held = interface.completion(std::string(R"({"prompt": "a", )") + schema + "}");
+    ASSERT_TRUE(held.options.grammar) << schema;
+    EXPECT_TRUE(held.options.grammar->matches("12")) << schema;
+    EXPECT_FALSE(held.options.grammar->matches("{}")) << schema;
+  }
 }
 
 // A body may be small and yet cost much: by recursion, by comparing keys, by texts to look for.

@@ -114,17 +114,36 @@ std::optional<Grammar> grammar_of(const Fields& fields) {
     if (!rules->is_string()) refuse("grammar", "not a text");
     return Grammar::parse(rules->get<std::string>());
   }
+  if (const Json* schema = fields.find("json_schema")) return Grammar::from_json_schema(schema->dump());
   const Json* format = fields.find("response_format");
   if (format == nullptr) return std::nullopt;
   if (!format->is_object() || !format->contains("type")) refuse("response_format", "has no type");
   const Json& type = (*format)["type"];
   if (type == "text") return std::nullopt;
-  if (type == "json_object") return Grammar::from_json_schema(R"({"type": "object"})");
+  if (type == "json_object") {
+    const auto schema = format->find("schema");
+    return Grammar::from_json_schema(schema == format->end() ? R"({"type": "object"})" : schema->dump());
+  }
   if (type != "json_schema") refuse("response_format", "known types are text, json_object and json_schema");
   const auto schema = format->find("json_schema");
   if (schema == format->end() || !schema->is_object() || !schema->contains("schema"))
     refuse("response_format", "json_schema has no schema");
   return Grammar::from_json_schema((*schema)["schema"].dump());
+}
+
+// What OpenAI has no names for is called as by llama.cpp's server.
+void read_llama_cpp(const Fields& fields, GenerateOptions& options, std::int64_t context) {
+  SamplingOptions& sampling = options.sampling;
+  fields.read("repeat_penalty", sampling.repetition_penalty);
+  fields.read("repeat_last_n", sampling.penalty_window);
+  if (sampling.penalty_window == -1) sampling.penalty_window = context;
+  std::int64_t mirostat = sampling.mirostat;
+  fields.read("mirostat", mirostat);
+  if (mirostat < 0 || mirostat > 2) refuse("mirostat", "0 to 2");
+  sampling.mirostat = static_cast<int>(mirostat);
+  fields.read("mirostat_tau", sampling.mirostat_target);
+  fields.read("mirostat_eta", sampling.mirostat_rate);
+  if (fields.find("ignore_eos") != nullptr) options.ignore_end = fields.flag("ignore_eos");
 }
 
 std::string random_name(std::string_view prefix) {
@@ -188,6 +207,18 @@ Json calls_json(const std::vector<ToolCall>& calls, bool indexed) {
   return list;
 }
 
+// What is missing or is no text, a template would write as something: "None", say.
+void check_messages(const Json& messages) {
+  for (const Json& message : messages) {
+    if (!message.is_object()) refuse("messages", "each must be an object");
+    const Fields fields(message);
+    const Json *role = fields.find("role"), *content = fields.find("content");
+    if (role == nullptr || !role->is_string()) refuse("messages", "each needs a role");
+    if (content == nullptr ? *role != "assistant" : !content->is_string() && !content->is_array())
+      refuse("messages", "each needs a content, which is a text or a list of parts");
+  }
+}
+
 // Texts of a message may come in parts.
 void join_parts(Json& messages) {
   for (Json& message : messages) {
@@ -235,22 +266,24 @@ Call Interface::call(const Json& body, bool chat) const {
   fields.read("n", one);
   if (one != 1) refuse("n", "one answer at a time");
   for (const char* unknown : {"suffix", "echo", "audio", "prediction"})
-    if (const Json* field = fields.find(unknown); field != nullptr && *field != false)
+    if (const Json* field = fields.find(unknown); field != nullptr && *field != false && *field != "")
       refuse(unknown, "not known here");
-  for (const char* name : {"max_tokens", "max_completion_tokens"}) {
+  for (const char* name : {"n_predict", "max_tokens", "max_completion_tokens"}) {
     fields.read(name, options.most_tokens);
-    if (fields.find(name) != nullptr && options.most_tokens < 0) refuse(name, "negative");
+    if (fields.find(name) != nullptr && options.most_tokens < -1) refuse(name, "negative; -1: no limit");
   }
   SamplingOptions& sampling = options.sampling;
   fields.read("temperature", sampling.temperature);
   fields.read("top_p", sampling.top_p);
   if (sampling.top_p == 0) sampling.top_p = std::numeric_limits<double>::min();  // the best token alone
   fields.read("top_k", sampling.top_k);
+  if (sampling.top_k == -1) sampling.top_k = 0;  // elsewhere that is all of them
   fields.read("min_p", sampling.min_p);
   fields.read("typical_p", sampling.typical_p);
   fields.read("frequency_penalty", sampling.frequency_penalty);
   fields.read("presence_penalty", sampling.presence_penalty);
   fields.read("repetition_penalty", sampling.repetition_penalty);
+  read_llama_cpp(fields, options, model_.context());
   if (fields.find("seed") != nullptr) {
     constexpr std::uint64_t for_zero = 0x9e3779b97f4a7c15;  // to us 0 is a new one each time
     std::int64_t seed = 0;
@@ -262,7 +295,9 @@ Call Interface::call(const Json& body, bool chat) const {
   try {
     if (auto grammar = grammar_of(fields)) options.grammar = std::move(grammar);
   } catch (const FormatError& error) {
-    throw BadRequest(error.what(), fields.find("grammar") ? "grammar" : "response_format");
+    throw BadRequest(error.what(), fields.find("grammar")       ? "grammar"
+                                   : fields.find("json_schema") ? "json_schema"
+                                                                : "response_format");
   }
   const char* const best = chat ? "top_logprobs" : "logprobs";
   if (!chat || fields.flag("logprobs")) {
@@ -281,7 +316,8 @@ Call Interface::call(const Json& body, bool chat) const {
     const Json *choice = fields.find("tool_choice"), *tools = fields.find("tools");
     if (tools != nullptr && (choice == nullptr || *choice != "none")) call.tools = tool_names(*tools);
     if (const auto forced = forced_tools(fields, call.tools); !forced.empty()) {
-      if (fields.find("grammar") != nullptr || fields.find("response_format") != nullptr)
+      if (fields.find("grammar") != nullptr || fields.find("json_schema") != nullptr ||
+          fields.find("response_format") != nullptr)
         refuse("tool_choice", "a call that must be made leaves nothing to response_format and grammar");
       try {
         options.grammar = Grammar::from_json_schema(forced_call_schema(*tools, forced).dump());
@@ -291,6 +327,10 @@ Call Interface::call(const Json& body, bool chat) const {
     }
   }
   call.prompt = chat ? chat_prompt(body, !call.tools.empty()) : text_prompt(body);
+  if (static_cast<std::int64_t>(call.prompt.size()) >= model_.context())
+    throw BadRequest(fmt::format("the prompt has {} tokens, the maximum context length is {} tokens",
+                                 call.prompt.size(), model_.context()),
+                     chat ? "messages" : "prompt", "context_length_exceeded");
   call.id = random_name(chat ? "chatcmpl-" : "cmpl-");
   call.created = seconds_now();
   return call;
@@ -301,6 +341,7 @@ std::vector<TokenId> Interface::chat_prompt(const Json& body, bool with_tools) c
   if (!template_) refuse("messages", "this model has no chat template; /v1/completions goes on from a text");
   const Json* given = fields.find("messages");
   if (given == nullptr || !given->is_array() || given->empty()) refuse("messages", "a list is needed");
+  check_messages(*given);
   Json messages = *given;
   join_parts(messages);
   read_arguments(messages);
@@ -330,14 +371,19 @@ std::vector<TokenId> Interface::text_prompt(const Json& body) const {
   return tokens;
 }
 
+Interface::Json Interface::model_json() const {
+  return {{"id", name_},
+          {"object", "model"},
+          {"created", started_},
+          {"owned_by", "hearth"},
+          {"context_length", model_.context()}};
+}
 std::string Interface::models() const {
-  return text_of({{"object", "list"},
-                  {"data",
-                   {{{"id", name_},
-                     {"object", "model"},
-                     {"created", started_},
-                     {"owned_by", "hearth"},
-                     {"context_length", model_.context()}}}}});
+  return text_of({{"object", "list"}, {"data", Json::array({model_json()})}});
+}
+std::optional<std::string> Interface::model(std::string_view name) const {
+  if (name != name_) return std::nullopt;
+  return text_of(model_json());
 }
 
 Interface::Json Interface::head(const Call& call, std::string_view kind) const {
@@ -444,9 +490,11 @@ std::vector<std::string> AnswerStream::end(const GenerateResult& result) const {
   return events;
 }
 
-std::string error_body(std::string_view message, std::string_view type, std::string_view field) {
+std::string error_body(std::string_view message, std::string_view type, std::string_view field,
+                       std::string_view code) {
   Json error{{"message", message}, {"type", type}, {"param", nullptr}, {"code", nullptr}};
   if (!field.empty()) error["param"] = field;
+  if (!code.empty()) error["code"] = code;
   return text_of({{"error", error}});
 }
 

@@ -15,14 +15,17 @@
 
 namespace hearth::llm::openai {
 
-// A request that is refused. `field`: which of its fields is to blame, if one is.
+// A request that is refused. `field`: which of its fields is to blame, if one is. `code`: OpenAI's name of
+// what is wrong, where programs look for it.
 class BadRequest : public ValueError {
  public:
-  BadRequest(const std::string& message, std::string field) : ValueError(message), field_(std::move(field)) {}
+  BadRequest(const std::string& message, std::string field, std::string code = {})
+      : ValueError(message), field_(std::move(field)), code_(std::move(code)) {}
   const std::string& field() const noexcept { return field_; }
+  const std::string& code() const noexcept { return code_; }
 
  private:
-  std::string field_;
+  std::string field_, code_;
 };
 
 struct Call {
@@ -46,6 +49,7 @@ class Interface {
 
   // Answers, as text of JSON.
   std::string models() const;
+  std::optional<std::string> model(std::string_view name) const;  // none: there is no such model
   std::string answer(const Call& call, const GenerateResult& result) const;
 
  private:
@@ -54,6 +58,7 @@ class Interface {
   Call call(const Json& body, bool chat) const;
   std::vector<TokenId> chat_prompt(const Json& body, bool with_tools) const;
   std::vector<TokenId> text_prompt(const Json& body) const;
+  Json model_json() const;
   Json head(const Call& call, std::string_view kind) const;
   Json log_probabilities(const Call& call, const GenerateResult& result) const;
 
@@ -82,6 +87,7 @@ class AnswerStream {
 };
 
 // {"error": {...}}
-std::string error_body(std::string_view message, std::string_view type, std::string_view field = {});
+std::string error_body(std::string_view message, std::string_view type, std::string_view field = {},
+                       std::string_view code = {});
 
 }  // namespace hearth::llm::openai
