@@ -210,7 +210,14 @@ TEST(Serve, RefusesWithAReason) {
                 .get<std::string>()
                 .find("context"),
             std::string::npos);
+  EXPECT_EQ(serving.post("/v1/completions", {{"prompt", std::string(4000, 'a')}}, 400)["error"]["code"],
+            "context_length_exceeded");
   EXPECT_TRUE(serving.post("/v1/nothing", once, 404).contains("error"));
+  const auto form = serving.client().Post(
+      "/v1/completions", "--x\r\nContent-Disposition: form-data; name=\"prompt\"\r\n\r\na\r\n--x--\r\n",
+      "multipart/form-data; boundary=x");
+  ASSERT_TRUE(form);
+  EXPECT_EQ(form->status, 415) << form->body;
   const auto broken = serving.client().Post("/v1/completions", "{\"prompt\": \"\xff", "application/json");
   ASSERT_TRUE(broken);
   EXPECT_EQ(broken->status, 400);
@@ -229,6 +236,62 @@ TEST(Serve, RefusesWithAReason) {
   ASSERT_TRUE(large);
   EXPECT_EQ(large->status, 413);
   EXPECT_FALSE(serving.post("/v1/completions", once).contains("error"));
+}
+
+// Who waits for a whole answer shows in no other way that it was given up: by a limit of time, say, after
+// which the request is sent again.
+TEST(Serve, WholeAnswersEndWhenNobodyWaitsForThem) {
+  const Serving serving({"--keep", "4"});
+  auto client = serving.client();
+  client.set_read_timeout(1s);
+  EXPECT_FALSE(client.Post("/v1/completions", endless.dump(), "application/json"));
+  for (int i = 0; i < 100 && serving.running() != 0; ++i) std::this_thread::sleep_for(50ms);
+  EXPECT_EQ(serving.running(), 0);
+}
+
+TEST(Serve, TellsOfTheModelAndOfItsWork) {
+  const Serving serving({"--name", "org/small"});
+  const auto model = serving.client().Get("/v1/models/org/small");
+  ASSERT_TRUE(model);
+  EXPECT_EQ(model->status, 200) << model->body;
+  EXPECT_EQ(json::parse(model->body)["id"], "org/small");
+  const auto none = serving.client().Get("/v1/models/large");
+  ASSERT_TRUE(none);
+  EXPECT_EQ(none->status, 404);
+  EXPECT_EQ(json::parse(none->body)["error"]["code"], "model_not_found");
+  serving.post("/v1/completions", once);
+  const auto metrics = serving.client().Get("/metrics");
+  ASSERT_TRUE(metrics);
+  EXPECT_EQ(metrics->status, 200);
+  EXPECT_NE(metrics->body.find("\nhearth_generated_tokens_total 12\n"), std::string::npos) << metrics->body;
+  EXPECT_NE(metrics->body.find("\nhearth_requests_total 1\n"), std::string::npos) << metrics->body;
+}
+
+// Web pages may use it that come from this machine, or from where it was told.
+TEST(Serve, AnswersPagesOfKnownOrigins) {
+  const Serving serving({"--api-key", "secret", "--origin", "https://chat.example"});
+  const auto allowed = [&](const std::string& origin) {
+    const auto asked = serving.client().Options("/v1/chat/completions",
+                                                {{"Origin", origin},
+                                                 {"Access-Control-Request-Method", "POST"},
+                                                 {"Access-Control-Request-Headers", "authorization,x-more"}});
+    EXPECT_TRUE(asked);
+    if (!asked || asked->get_header_value("Access-Control-Allow-Origin") != origin) return false;
+    EXPECT_EQ(asked->status, 204);
+    EXPECT_EQ(asked->get_header_value("Access-Control-Allow-Headers"), "authorization,x-more");
+    // On what follows, too, be it refused.
+    const auto refused =
+        serving.client().Post("/v1/completions", {{"Origin", origin}}, once.dump(), "application/json");
+    EXPECT_TRUE(refused);
+    return refused && refused->status == 401 &&
+           refused->get_header_value("Access-Control-Allow-Origin") == origin;
+  };
+  for (const char* origin :
+       {"http://localhost:3000", "http://127.0.0.1", "https://[::1]:80", "https://chat.example"})
+    EXPECT_TRUE(allowed(origin)) << origin;
+  for (const char* origin : {"http://localhost.example", "https://chat.example.com",
+                             "http://127.0.0.1.example", "https://example.com", "null"})
+    EXPECT_FALSE(allowed(origin)) << origin;
 }
 
 TEST(Serve, AsksForTheKey) {

@@ -29,6 +29,11 @@ inline CLI::Validator must_be_from(int least) {
 }
 inline CLI::Validator must_not_be_negative() { return must_be_from(0); }
 
+// A script's variable that is not set would leave out what the script asks for.
+inline CLI::Validator must_not_be_empty() {
+  return CLI::Validator([](std::string& text) { return text.empty() ? "the value is empty" : ""; }, "");
+}
+
 // Names of types are written in capitals elsewhere.
 inline CLI::Validator in_small_letters() {
   return CLI::Validator(

@@ -3,18 +3,24 @@
 #ifdef HEARTH_HAVE_HTTPLIB
 #include <fmt/format.h>
 #include <httplib.h>
+#include <netdb.h>
+#include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
+#include <filesystem>
 #include <mutex>
 #include <thread>
 
 #include "base/file.h"
 #include "base/say.h"
+#include "cli/checks.h"
 #include "cli/language_model.h"
 #include "hearth/batcher.h"
 #include "hearth/error.h"
@@ -28,6 +34,7 @@ namespace openai = llm::openai;
 
 struct ServeOptions : LanguageModelOptions {
   std::string host = "127.0.0.1", key, name, template_file;
+  std::vector<std::string> origins;
   int port = 8080;
   std::int64_t sequences = 4;
 };
@@ -67,6 +74,15 @@ class Answer {
     pieces_.pop_front();
     return piece;
   }
+  // Waits for the end, and asks `wanted` now and then; false: that has said no.
+  template <class Wanted>
+  bool ends(const Wanted& wanted) {
+    using namespace std::chrono_literals;
+    std::unique_lock lock(mutex_);
+    while (!changed_.wait_for(lock, 200ms, [&] { return ended_; }))
+      if (!wanted()) return false;
+    return true;
+  }
   // When all pieces have come; throws what went wrong.
   const llm::GenerateResult& result() {
     std::unique_lock lock(mutex_);
@@ -83,6 +99,55 @@ class Answer {
   std::exception_ptr error_;
   bool ended_ = false, abandoned_ = false;
 };
+
+// The connection that a request came by. cpp-httplib does not say which it is: the one whose other end has
+// the client's address.
+class Connection {
+ public:
+  explicit Connection(const httplib::Request& request) {
+    std::error_code ignored;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", ignored)) {
+      const std::string name = entry.path().filename().string();
+      int number = -1;
+      std::from_chars(name.data(), name.data() + name.size(), number);
+      if (leads_to(number, request)) socket_ = number;
+    }
+  }
+
+  // False when the client has closed it; true where that cannot be told.
+  bool is_open() const {
+    if (socket_ < 0) return true;
+    char byte = 0;
+    const auto count = recv(socket_, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    return count > 0 || (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR));
+  }
+
+ private:
+  static bool leads_to(int number, const httplib::Request& request) {
+    sockaddr_storage address{};
+    socklen_t size = sizeof address;
+    auto* const plain = reinterpret_cast<sockaddr*>(&address);
+    if (getpeername(number, plain, &size) != 0) return false;
+    std::array<char, NI_MAXHOST> host{};
+    std::array<char, NI_MAXSERV> port{};
+    return getnameinfo(plain, size, host.data(), host.size(), port.data(), port.size(),
+                       NI_NUMERICHOST | NI_NUMERICSERV) == 0 &&
+           request.remote_addr == host.data() && std::to_string(request.remote_port) == port.data();
+  }
+
+  int socket_ = -1;
+};
+
+// Whether a web page comes from a server of this machine: http://localhost:3000.
+bool is_local(std::string_view origin) {
+  for (const std::string_view scheme : {"http://", "https://"})
+    for (const std::string_view host : {"localhost", "127.0.0.1", "[::1]"})
+      if (origin.starts_with(scheme) && origin.substr(scheme.size()).starts_with(host)) {
+        const std::string_view rest = origin.substr(scheme.size() + host.size());
+        if (rest.empty() || rest.front() == ':') return true;
+      }
+  return false;
+}
 
 class Server {
  public:
@@ -119,8 +184,10 @@ class Server {
       server_.listen_after_bind();
       listening = false;
     });
+    const bool numbers = options_.host.find(':') != std::string::npos;  // of IPv6
     if (!options_.quiet || options_.port == 0)
-      say("http://{}:{}/v1, {} at once; Ctrl-C stops it\n", options_.host, port, options_.sequences);
+      say("http://{}:{}/v1, {} at once; Ctrl-C stops it\n",
+          numbers ? "[" + options_.host + "]" : options_.host, port, options_.sequences);
     // Before it runs it cannot be stopped.
     while (listening && !server_.is_running()) std::this_thread::yield();
     while (listening && !interrupt.requested()) std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -142,9 +209,10 @@ class Server {
   }
 
   static void refuse(httplib::Response& response, int status, std::string_view message,
-                     std::string_view type = "invalid_request_error", std::string_view field = {}) {
+                     std::string_view type = "invalid_request_error", std::string_view field = {},
+                     std::string_view code = {}) {
     response.status = status;
-    response.set_content(openai::error_body(message, type, field), "application/json");
+    response.set_content(openai::error_body(message, type, field, code), "application/json");
   }
 
   void add_routes() {
@@ -158,6 +226,34 @@ class Server {
     server_.Get("/v1/models", [this](const Request& request, Response& response) {
       if (!knows_key(request)) return refuse_key(response);
       response.set_content(interface_.models(), "application/json");
+    });
+    server_.Get("/v1/models/(.+)", [this](const Request& request, Response& response) {
+      if (!knows_key(request)) return refuse_key(response);
+      const std::string name = request.matches[1];
+      if (const auto model = interface_.model(name)) return response.set_content(*model, "application/json");
+      refuse(response, 404, fmt::format("there is no model '{}'", name), "invalid_request_error", "model",
+             "model_not_found");
+    });
+    server_.Get("/metrics", [this](const Request& request, Response& response) {
+      if (!knows_key(request)) return refuse_key(response);
+      response.set_content(metrics(), "text/plain; version=0.0.4");
+    });
+    // What a browser asks before it lets a page of another server send something.
+    server_.Options(".*", [](const Request& request, Response& response) {
+      response.status = 204;
+      response.set_header("Access-Control-Allow-Methods", "GET, POST, OPTIONS");
+      const std::string headers = request.get_header_value("Access-Control-Request-Headers");
+      response.set_header("Access-Control-Allow-Headers",
+                          headers.empty() ? "Authorization, Content-Type" : headers);
+      response.set_header("Access-Control-Max-Age", "600");
+    });
+    server_.set_pre_routing_handler([this](const Request& request, Response& response) {
+      const std::string origin = request.get_header_value("Origin");
+      if (allows(origin)) {
+        response.set_header("Access-Control-Allow-Origin", origin);
+        response.set_header("Vary", "Origin");
+      }
+      return httplib::Server::HandlerResponse::Unhandled;
     });
     add_post("/v1/chat/completions", [this](const std::string& body) { return interface_.chat(body); });
     add_post("/v1/completions", [this](const std::string& body) { return interface_.completion(body); });
@@ -180,6 +276,10 @@ class Server {
     server_.Post(path, [this, parse](const httplib::Request& request, httplib::Response& response,
                                      const httplib::ContentReader& read) {
       const bool known = knows_key(request);
+      if (request.is_multipart_form_data()) {  // which is read in another way
+        read([](const auto&) { return true; }, [](const char*, std::size_t) { return true; });
+        return known ? refuse(response, 415, "the body must be JSON, not a form") : refuse_key(response);
+      }
       std::string body;
       std::size_t size = 0;
       const bool whole = read([&](const char* data, std::size_t count) {
@@ -192,7 +292,7 @@ class Server {
       if (size > most_body || response.status == too_long)
         return refuse(response, too_long, "the body is too long");
       if (!whole) return refuse(response, 400, "the body was not sent to its end");
-      answer(response, [&] { return parse(body); });
+      answer(request, response, [&] { return parse(body); });
     });
   }
 
@@ -203,8 +303,32 @@ class Server {
     refuse(response, 401, "the key is missing or wrong", "authentication_error");
   }
 
+  bool allows(const std::string& origin) const {
+    return !origin.empty() &&
+           (is_local(origin) ||
+            std::any_of(options_.origins.begin(), options_.origins.end(),
+                        [&](const auto& known) { return known == "*" || known == origin; }));
+  }
+
+  // As Prometheus reads it.
+  std::string metrics() const {
+    const llm::Batcher::Stats stats = batcher_.stats();
+    std::string text;
+    const auto add = [&](const char* name, const char* kind, const char* help, std::int64_t value) {
+      text += fmt::format("# HELP hearth_{0} {2}\n# TYPE hearth_{0} {1}\nhearth_{0} {3}\n", name, kind, help,
+                          value);
+    };
+    add("requests_running", "gauge", "Requests that are being answered", stats.running);
+    add("requests_waiting", "gauge", "Requests that wait", stats.waiting);
+    add("requests_total", "counter", "Requests that have ended", stats.finished);
+    add("prompt_tokens_total", "counter", "Tokens of prompts that were computed", stats.prompt_tokens);
+    add("generated_tokens_total", "counter", "Tokens that were generated", stats.tokens);
+    add("steps_total", "counter", "Steps of generation, which requests share", stats.steps);
+    return text;
+  }
+
   template <class Parse>
-  void answer(httplib::Response& response, const Parse& parse) {
+  void answer(const httplib::Request& request, httplib::Response& response, const Parse& parse) {
     try {
       auto call = std::make_shared<openai::Call>(parse());
       auto made = std::make_shared<Answer>();
@@ -213,12 +337,15 @@ class Server {
           [made](llm::GenerateResult result, std::exception_ptr error) {
             made->end(std::move(result), std::move(error));
           });
-      if (call->stream)
-        stream(response, std::move(call), std::move(made));
-      else
-        response.set_content(interface_.answer(*call, finished(*made)), "application/json");
+      if (call->stream) return stream(response, std::move(call), std::move(made));
+      constexpr int gone = 499;  // for the log
+      const Connection connection(request);
+      if (made->ends([&] { return connection.is_open(); }))
+        return response.set_content(interface_.answer(*call, finished(*made)), "application/json");
+      made->abandon();
+      refuse(response, gone, "the client has left");
     } catch (const openai::BadRequest& error) {
-      refuse(response, 400, error.what(), "invalid_request_error", error.field());
+      refuse(response, 400, error.what(), "invalid_request_error", error.field(), error.code());
     } catch (const ValueError& error) {
       refuse(response, 400, error.what());
     } catch (const TemplateError& error) {
@@ -307,13 +434,23 @@ void add_serve(CLI::App& app, Action& action) {
   command
       ->add_option("--api-key", options->key,
                    "What clients must send as their key (default: none is asked for)")
+      ->check(must_not_be_empty())
       ->envname("HEARTH_API_KEY");
   command->add_option("--name", options->name, "What the model is called (default: as its file)");
-  command->add_option("--template", options->template_file,
-                      "A file with a chat template (Jinja) in place of the model's");
+  command
+      ->add_option("--template", options->template_file,
+                   "A file with a chat template (Jinja) in place of the model's")
+      ->check(must_not_be_empty());
+  command
+      ->add_option(
+          "--origin", options->origins,
+          "Web pages of this server (https://chat.example; *: of all) may use it from a browser, not "
+          "only those of this machine; may be given several times")
+      ->allow_extra_args(false)
+      ->take_all();
   command->footer(
-      "POST /v1/chat/completions and /v1/completions (with \"stream\": true, too), GET /v1/models and "
-      "/health.\n"
+      "POST /v1/chat/completions and /v1/completions (with \"stream\": true, too), GET /v1/models, /health "
+      "and /metrics.\n"
       "The options of sampling are for requests that do not say otherwise.");
   command->callback([options, &action] { action = [options] { return serve(*options); }; });
 }
