@@ -134,6 +134,17 @@ TEST_F(Command, OptionsOutOfRangeAreNamedBeforeAModelIsLoaded) {
 }
 
 // Within a measurement that would take minutes; what does not stop is killed.
+// As of a variable that a script has not set: a limit or a key that is asked for and not there.
+TEST_F(Command, OptionsThatAreEmptyAreRefused) {
+  for (const char* option : {"run --grammar", "run --json-schema", "run --draft", "chat --template",
+                             "serve --template", "serve --api-key"}) {
+    const Ran ran = run(std::string(option) + " '' '" HEARTH_MODELS_DIR "/none.gguf' <&-");
+    EXPECT_EQ(ran.status, 2) << option << ": " << ran.errors;
+    EXPECT_NE(ran.errors.find("is empty"), std::string::npos) << ran.errors;
+  }
+  EXPECT_EQ(run("run --seed -1 '" HEARTH_MODELS_DIR "/none.gguf' Once").status, 2);
+}
+
 TEST_F(Command, BenchStopsWhereItIsInterrupted) {
   const Ran stopped = run("bench llm --shape tiny --device cpu --lengths 16 --ctx 131072 -n 131000",
                           "timeout --preserve-status -s INT -k 30 3 ");
@@ -181,6 +192,19 @@ TEST_F(Command, ChatForgetsTheOldestMessagesWhereItMay) {
   EXPECT_EQ(run(talk + "--keep 2").status, 0);
   std::ifstream saved(folder / "saved");
   EXPECT_EQ(nlohmann::json::parse(saved).size(), 7u);  // all of them, with the system's
+}
+
+TEST_F(Command, ChatTakesMessagesOfSeveralLines) {
+  const test::TemporaryFolder folder;
+  folder.put("template", "{% for m in messages %}{{ m['content'] }} {% endfor %}");
+  folder.put("input", "Once upon\\\na time\n/save " + (folder / "saved").string() + "\nThe end\\");
+  const Ran talk = run("chat '" HEARTH_MODELS_DIR "/storyteller.gguf' --device cpu -n 2 --template '" +
+                       (folder / "template").string() + "' <'" + (folder / "input").string() + "'");
+  EXPECT_EQ(talk.status, 0) << talk.errors;
+  std::ifstream saved(folder / "saved");
+  const auto messages = nlohmann::json::parse(saved, nullptr, false);
+  ASSERT_EQ(messages.size(), 2u);
+  EXPECT_EQ(messages[0]["content"], "Once upon\na time");
 }
 
 TEST_F(Command, ChatLoadsConversationsOnly) {

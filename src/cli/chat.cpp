@@ -6,9 +6,11 @@
 #include <fstream>
 #include <iostream>
 #include <memory>
+#include <optional>
 
 #include "base/file.h"
 #include "base/say.h"
+#include "cli/checks.h"
 #include "cli/commands.h"
 #include "cli/language_model.h"
 #include "hearth/chat_template.h"
@@ -30,7 +32,8 @@ constexpr std::string_view chat_help =
     "/again         another answer to the last message\n"
     "/save FILE     write the conversation as JSON\n"
     "/load FILE     go on with one\n"
-    "/exit          leave (so does the end of the input)\n";
+    "/exit          leave (so does the end of the input)\n"
+    "A line that ends with \\ goes on in the next.\n";
 
 class Conversation {
  public:
@@ -180,6 +183,21 @@ class Conversation {
   std::size_t forgotten_ = 0;  // messages for which there was no room any more
 };
 
+// What the user says: a line, and those after it while a backslash ends them. Nothing: that was all.
+std::optional<std::string> read_message(bool terminal) {
+  std::string message;
+  for (bool more = true; more;) {
+    if (terminal) fmt::print("{}", message.empty() ? "> " : ". ");
+    std::fflush(stdout);
+    std::string line;
+    if (!std::getline(std::cin, line)) return message.empty() ? std::nullopt : std::optional(message);
+    more = line.ends_with('\\');
+    if (more) line.back() = '\n';
+    message += line;
+  }
+  return message;
+}
+
 int chat(const ChatCommandOptions& options) {
   llm::GenerateOptions generate = generate_options(options);
   const llm::Model model = load_model(options);
@@ -190,13 +208,10 @@ int chat(const ChatCommandOptions& options) {
   Conversation conversation(options, generate, model);
   const bool terminal = isatty(STDIN_FILENO);
   if (terminal && !options.quiet) say("/help lists commands; Ctrl-C stops an answer.\n");
-  for (std::string line;;) {
-    if (terminal) fmt::print("> ");
-    std::fflush(stdout);
-    if (!std::getline(std::cin, line)) break;
-    if (line.empty()) continue;
+  while (const std::optional<std::string> message = read_message(terminal)) {
+    if (message->empty()) continue;
     try {
-      if (!conversation.take(line)) break;
+      if (!conversation.take(*message)) break;
     } catch (const Error& error) {
       say("hearth: error: {}\n", error.what());
       if (!terminal) return failure;
@@ -213,8 +228,10 @@ void add_chat(CLI::App& app, Action& action) {
   auto* command = app.add_subcommand("chat", "Talk with a language model");
   add_language_model_options(*command, *options);
   command->add_option("--system", options->system, "How the model should behave");
-  command->add_option("--template", options->template_file,
-                      "A file with a chat template (Jinja) in place of the model's");
+  command
+      ->add_option("--template", options->template_file,
+                   "A file with a chat template (Jinja) in place of the model's")
+      ->check(must_not_be_empty());
   command->callback([options, &action] { action = [options] { return chat(*options); }; });
 }
 

@@ -121,15 +121,18 @@ void add_language_model_options(CLI::App& command, LanguageModelOptions& options
           "ID=NUMBER, added to the score of a token (-inf: never); may be given several times")
       ->take_all();
   command.add_option("--seed", sampling.seed, "Of the random numbers; 0: a new one each time")
+      ->check(must_not_be_negative())
       ->capture_default_str();
   command.add_option("--stop", options.generate.stop, "Stop before this text; may be given several times")
       ->allow_extra_args(false)  // else "[a, b]" would be a list
       ->take_all();
   auto* grammar =
-      command.add_option("--grammar", options.grammar, "A file with a grammar (GBNF) for the text");
+      command.add_option("--grammar", options.grammar, "A file with a grammar (GBNF) for the text")
+          ->check(must_not_be_empty());
   command
       .add_option("--json-schema", options.json_schema,
                   "The text is JSON that is valid by this schema, a file or JSON itself; '{}': any JSON")
+      ->check(must_not_be_empty())
       ->excludes(grammar);
   command
       .add_option(
@@ -137,7 +140,8 @@ void add_language_model_options(CLI::App& command, LanguageModelOptions& options
           "When the context is full, keep this many tokens of the beginning, drop half of the others, and "
           "go on")
       ->check(must_not_be_negative());
-  command.add_option("--draft", options.draft, "A faster model with the same tokens, which guesses ahead");
+  command.add_option("--draft", options.draft, "A faster model with the same tokens, which guesses ahead")
+      ->check(must_not_be_empty());
   command
       .add_option("--lookup", options.generate.lookup,
                   "Guess what followed when the last N tokens came before; 0: off")
