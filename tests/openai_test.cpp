@@ -28,7 +28,7 @@ Interface interface_with(const std::string& chat_template) {
   return Interface(storyteller(), "storyteller", defaults, chat_template);
 }
 
-std::string text_of(const Call& call) { return storyteller().tokenizer().decode(call.prompt); }
+std::string text_of(const Call& call) { return storyteller().tokenizer().decode(call.prompts.at(0)); }
 
 TEST(OpenAi, ReadsWhatARequestSays) {
   const Interface interface = interface_with(plain_template);
@@ -66,23 +66,35 @@ TEST(OpenAi, WhatIsNotSaidIsAsTheServerWasTold) {
   EXPECT_EQ(call.options.sampling.seed, 3u);
   EXPECT_EQ(call.options.best_log_probabilities, -1);
   EXPECT_FALSE(call.chat || call.stream);
-  EXPECT_EQ(call.prompt, storyteller().tokenizer().encode("Once"));
+  EXPECT_EQ(call.prompts.at(0), storyteller().tokenizer().encode("Once"));
 }
 
 TEST(OpenAi, IdsThatAreNoTokensAreRefused) {
   const auto path = std::filesystem::path(HEARTH_SHARED_DIR) / "models" / "tinystories-656K" / "f32";
   if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is not there";
   const Interface interface(test::padded_copy(path, {.device = Device{}}), "padded", {}, "");
-  EXPECT_EQ(interface.completion(R"({"prompt": [2047]})").prompt, (std::vector<TokenId>{2047}));
+  EXPECT_EQ(interface.completion(R"({"prompt": [2047]})").prompts.at(0), (std::vector<TokenId>{2047}));
   EXPECT_THROW(interface.completion(R"({"prompt": [2048]})"), BadRequest);
   EXPECT_THROW(interface.completion(R"({"prompt": "a", "logit_bias": {"2048": 1}})"), BadRequest);
 }
 
-TEST(OpenAi, PromptsMayBeTokensOrAListOfOne) {
+TEST(OpenAi, PromptsMayBeTokensOrLists) {
   const Interface interface = interface_with("");
-  EXPECT_EQ(interface.completion(R"({"prompt": [5, 6]})").prompt, (std::vector<TokenId>{5, 6}));
-  EXPECT_EQ(interface.completion(R"({"prompt": [[5, 6]]})").prompt, (std::vector<TokenId>{5, 6}));
-  EXPECT_EQ(interface.completion(R"({"prompt": ["Once"]})").prompt, storyteller().tokenizer().encode("Once"));
+  EXPECT_EQ(interface.completion(R"({"prompt": [5, 6]})").prompts.at(0), (std::vector<TokenId>{5, 6}));
+  EXPECT_EQ(interface.completion(R"({"prompt": [[5, 6]]})").prompts.at(0), (std::vector<TokenId>{5, 6}));
+  EXPECT_EQ(interface.completion(R"({"prompt": ["Once"]})").prompts.at(0),
+            storyteller().tokenizer().encode("Once"));
+  const Call several = interface.completion(R"({"prompt": ["Once", [5, 6]], "n": 2, "seed": 7})");
+  ASSERT_EQ(several.choices(), 4u);
+  EXPECT_EQ(several.prompt_of(1), storyteller().tokenizer().encode("Once"));
+  EXPECT_EQ(several.prompt_of(2), (std::vector<TokenId>{5, 6}));
+  EXPECT_EQ(several.options_of(0).sampling.seed, several.options_of(2).sampling.seed);
+  EXPECT_NE(several.options_of(0).sampling.seed, several.options_of(1).sampling.seed);
+  const Interface unseeded(storyteller(), "storyteller", {}, "");
+  EXPECT_EQ(unseeded.completion(R"({"prompt": "a", "n": 2})").options_of(1).sampling.seed, 0u);
+  const Call largest = interface.completion(R"({"prompt": "a", "n": 3, "seed": -1})");
+  EXPECT_NE(largest.options_of(1).sampling.seed, 0u);  // which would be a new one each time
+  EXPECT_NE(largest.options_of(1).sampling.seed, largest.options_of(2).sampling.seed);
 }
 
 TEST(OpenAi, SaysWhatIsWrong) {
@@ -106,7 +118,10 @@ TEST(OpenAi, SaysWhatIsWrong) {
           {"{}", "prompt"},
           {R"({"prompt": 3})", "prompt"},
           {R"({"prompt": []})", "prompt"},
-          {R"({"prompt": ["a", "b"]})", "prompt"},
+          {R"({"prompt": ["a", 3]})", "prompt"},
+          {R"({"prompt": [3, "a"]})", "prompt"},
+          {R"({"prompt": ["a", []]})", "prompt"},
+          {R"({"prompt": ["a", "b"], "n": 65})", "prompt"},
           {R"({"prompt": [-1]})", "prompt"},
           {R"({"prompt": [8192]})", "prompt"},
           {R"({"prompt": [1e30]})", "prompt"},
@@ -117,7 +132,8 @@ TEST(OpenAi, SaysWhatIsWrong) {
           {R"({"prompt": "a", "stream": 1})", "stream"},
           {R"({"prompt": "a", "stop": 1})", "stop"},
           {R"({"prompt": "a", "stop": ["a", 1]})", "stop"},
-          {R"({"prompt": "a", "n": 2})", "n"},
+          {R"({"prompt": "a", "n": 0})", "n"},
+          {R"({"prompt": "a", "n": 129})", "n"},
           {R"({"prompt": "a", "suffix": "b"})", "suffix"},
           {R"({"prompt": "a", "echo": true})", "echo"},
           {R"({"prompt": "a", "logprobs": 21})", "logprobs"},
@@ -243,7 +259,7 @@ TEST(OpenAi, AnswersAsClientsExpect) {
   result.prompt_tokens = 4;
   result.reused_tokens = 3;
   result.reason = FinishReason::context;
-  const json answer = json::parse(interface.answer(call, result));
+  const json answer = json::parse(interface.answer(call, {result}));
   EXPECT_EQ(answer["object"], "chat.completion");
   EXPECT_EQ(answer["model"], "storyteller");
   EXPECT_EQ(answer["id"].get<std::string>().substr(0, 9), "chatcmpl-");
@@ -295,7 +311,7 @@ TEST(OpenAi, CallsOfToolsAreTakenOutOfTheText) {
   const std::string one = R"({"name": "weather", "arguments": {"place": "Oslo"}})",
                     two = R"({"name": "clock"})";
   const auto message_of = [&](const std::string& text) {
-    const json choice = json::parse(interface.answer(call, written(text)))["choices"][0];
+    const json choice = json::parse(interface.answer(call, {written(text)}))["choices"][0];
     EXPECT_EQ(choice["finish_reason"], choice["message"].contains("tool_calls") ? "tool_calls" : "stop")
         << text;
     return choice["message"];
@@ -333,7 +349,7 @@ TEST(OpenAi, CallsOfToolsAreTakenOutOfTheText) {
     EXPECT_FALSE(message_of(text).contains("tool_calls")) << text;
   }
   const Call plain = interface.chat(R"({"messages": [{"role": "user", "content": "hi"}]})");
-  EXPECT_EQ(json::parse(interface.answer(plain, written(one)))["choices"][0]["message"]["content"], one);
+  EXPECT_EQ(json::parse(interface.answer(plain, {written(one)}))["choices"][0]["message"]["content"], one);
 }
 
 // Whatever the pieces: the text that is shown and the calls are those of the whole answer.
@@ -407,7 +423,7 @@ TEST(OpenAi, CallsOfToolsCanBeForced) {
     EXPECT_FALSE(one.options.grammar->matches(text)) << text;
   Session session(storyteller());
   const json choice =
-      json::parse(interface.answer(one, session.generate(one.prompt, one.options)))["choices"][0];
+      json::parse(interface.answer(one, {session.generate(one.prompts.at(0), one.options)}))["choices"][0];
   EXPECT_EQ(choice["finish_reason"], "tool_calls");
   ASSERT_EQ(choice["message"]["tool_calls"].size(), 1u);
   const json& function = choice["message"]["tool_calls"][0]["function"];

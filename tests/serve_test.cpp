@@ -249,6 +249,58 @@ TEST(Serve, WholeAnswersEndWhenNobodyWaitsForThem) {
   EXPECT_EQ(serving.running(), 0);
 }
 
+TEST(Serve, GivesSeveralAnswers) {
+  const Serving serving;
+  const std::string text = serving.post("/v1/completions", once)["choices"][0]["text"];
+  json several = once;
+  several["prompt"] = {"Once upon a time", "The"};
+  several["n"] = 2;
+  json whole = serving.post("/v1/completions", several);
+  ASSERT_EQ(whole["choices"].size(), 4u);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(whole["choices"][i]["index"], i);
+  EXPECT_EQ(whole["choices"][0]["text"], text);
+  EXPECT_EQ(whole["choices"][1]["text"], text);
+  EXPECT_EQ(whole["choices"][2]["text"], whole["choices"][3]["text"]);
+  EXPECT_NE(whole["choices"][2]["text"], text);
+  EXPECT_EQ(whole["usage"]["completion_tokens"], 48);
+
+  several["stream"] = true;
+  several["stream_options"] = {{"include_usage", true}};
+  const auto streamed = serving.client().Post("/v1/completions", several.dump(), "application/json");
+  ASSERT_TRUE(streamed);
+  std::vector<std::string> texts(4), reasons(4);
+  json usage;
+  std::istringstream lines(streamed->body);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("data: {")) continue;
+    const json event = json::parse(line.substr(6));
+    if (event["choices"].empty()) {
+      usage = event["usage"];
+      continue;
+    }
+    const json& choice = event["choices"][0];
+    texts.at(choice["index"]) += choice["text"];
+    if (!choice["finish_reason"].is_null()) reasons.at(choice["index"]) = choice["finish_reason"];
+  }
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(texts[i], whole["choices"][i]["text"]) << i;
+    EXPECT_EQ(reasons[i], "length") << i;
+  }
+  EXPECT_EQ(usage["completion_tokens"], 48);
+  EXPECT_EQ(usage["prompt_tokens"], whole["usage"]["prompt_tokens"]);
+
+  // With one seed they differ, and are the same each time.
+  const json seeded{{"messages", {{{"role", "user"}, {"content", "Once upon a time"}}}},
+                    {"max_tokens", 12},
+                    {"n", 3},
+                    {"temperature", 2},
+                    {"seed", 5}};
+  json answers = serving.post("/v1/chat/completions", seeded)["choices"];
+  ASSERT_EQ(answers.size(), 3u);
+  EXPECT_NE(answers[0]["message"]["content"], answers[1]["message"]["content"]);
+  EXPECT_EQ(answers, serving.post("/v1/chat/completions", seeded)["choices"]);
+}
+
 TEST(Serve, TellsOfTheModelAndOfItsWork) {
   const Serving serving({"--name", "org/small"});
   const auto model = serving.client().Get("/v1/models/org/small");

@@ -39,20 +39,31 @@ struct ServeOptions : LanguageModelOptions {
   std::int64_t sequences = 4;
 };
 
-// What a request has made so far, from the batcher's thread to the one that answers it.
+// What the choices of a request have made so far, from the batcher's thread to the one that answers it.
 class Answer {
  public:
-  bool add(std::string_view text) {
+  explicit Answer(std::size_t choices) : results_(choices), left_(choices) {}
+
+  struct Piece {
+    std::size_t choice = 0;
+    std::string text;
+    bool last = false;  // of its choice: there is no text, but a result
+  };
+
+  bool add(std::size_t choice, std::string_view text) {
     const std::lock_guard lock(mutex_);
-    if (!text.empty()) pieces_.emplace_back(text);
+    if (!text.empty()) pieces_.push_back({choice, std::string(text)});
     changed_.notify_one();
     return !abandoned_;
   }
-  void end(llm::GenerateResult result, std::exception_ptr error) {
+  void end(std::size_t choice, llm::GenerateResult result, std::exception_ptr error) {
     const std::lock_guard lock(mutex_);
-    result_ = std::move(result);
-    error_ = std::move(error);
-    ended_ = true;
+    if (!error && result.reason == llm::FinishReason::cancelled)
+      error = std::make_exception_ptr(Error("the server is stopping"));
+    results_[choice] = std::move(result);
+    if (!error_) error_ = std::move(error);
+    pieces_.push_back({choice, {}, true});
+    --left_;
     changed_.notify_one();
   }
   // Nobody reads it any more.
@@ -64,13 +75,13 @@ class Answer {
   // The next piece; nothing when there are no more. Where that takes its time, `wanted` is asked now and
   // then, and ends it by saying no.
   template <class Wanted>
-  std::optional<std::string> next(const Wanted& wanted) {
+  std::optional<Piece> next(const Wanted& wanted) {
     using namespace std::chrono_literals;
     std::unique_lock lock(mutex_);
-    while (!changed_.wait_for(lock, 200ms, [&] { return ended_ || !pieces_.empty(); }))
+    while (!changed_.wait_for(lock, 200ms, [&] { return left_ == 0 || !pieces_.empty(); }))
       if (!wanted()) return std::nullopt;
     if (pieces_.empty()) return std::nullopt;
-    std::string piece = std::move(pieces_.front());
+    Piece piece = std::move(pieces_.front());
     pieces_.pop_front();
     return piece;
   }
@@ -79,25 +90,25 @@ class Answer {
   bool ends(const Wanted& wanted) {
     using namespace std::chrono_literals;
     std::unique_lock lock(mutex_);
-    while (!changed_.wait_for(lock, 200ms, [&] { return ended_; }))
+    while (!changed_.wait_for(lock, 200ms, [&] { return left_ == 0; }))
       if (!wanted()) return false;
     return true;
   }
-  // When all pieces have come; throws what went wrong.
-  const llm::GenerateResult& result() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return ended_; });
+  // Those that have ended; throws what went wrong with any of them.
+  const std::vector<llm::GenerateResult>& results() {
+    const std::lock_guard lock(mutex_);
     if (error_) std::rethrow_exception(error_);
-    return result_;
+    return results_;
   }
 
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::string> pieces_;
-  llm::GenerateResult result_;
-  std::exception_ptr error_;
-  bool ended_ = false, abandoned_ = false;
+  std::deque<Piece> pieces_;
+  std::vector<llm::GenerateResult> results_;
+  std::exception_ptr error_;  // the first
+  std::size_t left_;          // choices that have not ended
+  bool abandoned_ = false;
 };
 
 // The connection that a request came by. cpp-httplib does not say which it is: the one whose other end has
@@ -331,17 +342,13 @@ class Server {
   void answer(const httplib::Request& request, httplib::Response& response, const Parse& parse) {
     try {
       auto call = std::make_shared<openai::Call>(parse());
-      auto made = std::make_shared<Answer>();
-      batcher_.submit(
-          call->prompt, call->options, [made](TokenId, std::string_view text) { return made->add(text); },
-          [made](llm::GenerateResult result, std::exception_ptr error) {
-            made->end(std::move(result), std::move(error));
-          });
+      auto made = std::make_shared<Answer>(call->choices());
+      submit(*call, made);
       if (call->stream) return stream(response, std::move(call), std::move(made));
       constexpr int gone = 499;  // for the log
       const Connection connection(request);
       if (made->ends([&] { return connection.is_open(); }))
-        return response.set_content(interface_.answer(*call, finished(*made)), "application/json");
+        return response.set_content(interface_.answer(*call, made->results()), "application/json");
       made->abandon();
       refuse(response, gone, "the client has left");
     } catch (const openai::BadRequest& error) {
@@ -355,32 +362,54 @@ class Server {
     }
   }
 
-  static const llm::GenerateResult& finished(Answer& made) {
-    const llm::GenerateResult& result = made.result();
-    if (result.reason == llm::FinishReason::cancelled) throw Error("the server is stopping");
-    return result;
+  void submit(const openai::Call& call, const std::shared_ptr<Answer>& made) {
+    try {
+      for (std::size_t i = 0; i < call.choices(); ++i)
+        batcher_.submit(
+            call.prompt_of(i), call.options_of(i),
+            [made, i](TokenId, std::string_view text) { return made->add(i, text); },
+            [made, i](llm::GenerateResult result, std::exception_ptr error) {
+              made->end(i, std::move(result), std::move(error));
+            });
+    } catch (...) {
+      made->abandon();  // those that were taken
+      throw;
+    }
   }
 
   void stream(httplib::Response& response, std::shared_ptr<openai::Call> call, std::shared_ptr<Answer> made) {
-    auto stream = std::make_shared<openai::AnswerStream>(interface_, *call);
+    auto streams = std::make_shared<std::vector<openai::AnswerStream>>();
+    for (std::size_t i = 0; i < call->choices(); ++i) streams->emplace_back(interface_, *call, i);
     response.set_header("Cache-Control", "no-cache");
     response.set_chunked_content_provider(
         "text/event-stream",
-        [call, made, stream](std::size_t offset, httplib::DataSink& sink) {
-          bool there = offset > 0 || write(sink, stream->begin());
-          while (there)
-            if (const auto piece = made->next([&] { return there = sink.is_writable(); }))
-              there = write(sink, stream->add(*piece));
-            else
-              break;
-          if (there)
-            write_end(sink, *stream, *made);
-          else
-            made->abandon();
+        [this, call, made, streams](std::size_t, httplib::DataSink& sink) {
+          const bool there = write_all(sink, *call, *made, *streams);
+          made->abandon();
           sink.done();
           return there;
         },
         [made](bool) { made->abandon(); });
+  }
+
+  // False: the client has left.
+  bool write_all(httplib::DataSink& sink, const openai::Call& call, Answer& made,
+                 std::vector<openai::AnswerStream>& streams) const {
+    bool there = std::all_of(streams.begin(), streams.end(),
+                             [&](const auto& stream) { return write(sink, stream.begin()); });
+    try {
+      while (there) {
+        const auto piece = made.next([&] { return there = sink.is_writable(); });
+        if (!piece) break;
+        openai::AnswerStream& stream = streams[piece->choice];
+        there =
+            write(sink, piece->last ? stream.end(made.results()[piece->choice]) : stream.add(piece->text));
+      }
+      return there && write(sink, openai::AnswerStream::usage(interface_, call, made.results())) &&
+             write(sink, {"[DONE]"});
+    } catch (const std::exception& error) {
+      return write(sink, {openai::error_body(error.what(), "server_error")});
+    }
   }
 
   static bool write(httplib::DataSink& sink, const std::vector<std::string>& events) {
@@ -388,14 +417,6 @@ class Server {
       const std::string event = "data: " + json + "\n\n";
       return sink.write(event.data(), event.size());
     });
-  }
-  static void write_end(httplib::DataSink& sink, const openai::AnswerStream& stream, Answer& made) {
-    try {
-      write(sink, stream.end(finished(made)));
-      write(sink, {"[DONE]"});
-    } catch (const std::exception& error) {
-      write(sink, {openai::error_body(error.what(), "server_error")});
-    }
   }
 
   const ServeOptions& options_;

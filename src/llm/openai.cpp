@@ -237,15 +237,31 @@ const char* reason_name(FinishReason reason) {
   return reason == FinishReason::length || reason == FinishReason::context ? "length" : "stop";
 }
 
-Json usage_of(const GenerateResult& result) {
-  const auto made = static_cast<std::int64_t>(result.tokens.size());
-  return {{"prompt_tokens", result.prompt_tokens},
+// A prompt counts once, however many answers there are to it.
+Json usage_of(const Call& call, const std::vector<GenerateResult>& results) {
+  std::int64_t read = 0, reused = 0, made = 0;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    made += static_cast<std::int64_t>(results[i].tokens.size());
+    if (i % call.answers != 0) continue;
+    read += results[i].prompt_tokens;
+    reused += results[i].reused_tokens;
+  }
+  return {{"prompt_tokens", read},
           {"completion_tokens", made},
-          {"total_tokens", result.prompt_tokens + made},
-          {"prompt_tokens_details", {{"cached_tokens", result.reused_tokens}}}};
+          {"total_tokens", read + made},
+          {"prompt_tokens_details", {{"cached_tokens", reused}}}};
 }
 
 }  // namespace
+
+GenerateOptions Call::options_of(std::size_t choice) const {
+  GenerateOptions own = options;
+  std::uint64_t& seed = own.sampling.seed;
+  if (seed == 0) return own;  // a new one each time
+  const std::uint64_t sum = seed + choice % answers;
+  seed = sum < seed ? sum + 1 : sum;  // past the end of the numbers 0 is left out
+  return own;
+}
 
 Interface::Interface(const Model& model, std::string name, GenerateOptions defaults,
                      const std::string& chat_template)
@@ -262,9 +278,11 @@ Call Interface::call(const Json& body, bool chat) const {
   call.chat = chat;
   call.options = defaults_;
   GenerateOptions& options = call.options;
-  std::int64_t one = 1;
-  fields.read("n", one);
-  if (one != 1) refuse("n", "one answer at a time");
+  constexpr std::int64_t most_answers = 128;
+  std::int64_t answers = 1;
+  fields.read("n", answers);
+  if (answers < 1 || answers > most_answers) refuse("n", fmt::format("1 to {}", most_answers));
+  call.answers = static_cast<std::size_t>(answers);
   for (const char* unknown : {"suffix", "echo", "audio", "prediction"})
     if (const Json* field = fields.find(unknown); field != nullptr && *field != false && *field != "")
       refuse(unknown, "not known here");
@@ -326,11 +344,17 @@ Call Interface::call(const Json& body, bool chat) const {
       }
     }
   }
-  call.prompt = chat ? chat_prompt(body, !call.tools.empty()) : text_prompt(body);
-  if (static_cast<std::int64_t>(call.prompt.size()) >= model_.context())
-    throw BadRequest(fmt::format("the prompt has {} tokens, the maximum context length is {} tokens",
-                                 call.prompt.size(), model_.context()),
-                     chat ? "messages" : "prompt", "context_length_exceeded");
+  if (chat)
+    call.prompts.push_back(chat_prompt(body, !call.tools.empty()));
+  else
+    call.prompts = text_prompts(body);
+  for (const std::vector<TokenId>& prompt : call.prompts)
+    if (static_cast<std::int64_t>(prompt.size()) >= model_.context())
+      throw BadRequest(fmt::format("the prompt has {} tokens, the maximum context length is {} tokens",
+                                   prompt.size(), model_.context()),
+                       chat ? "messages" : "prompt", "context_length_exceeded");
+  if (call.choices() > most_answers)
+    refuse("prompt", fmt::format("{} answers are wanted, {} can be had", call.choices(), most_answers));
   call.id = random_name(chat ? "chatcmpl-" : "cmpl-");
   call.created = seconds_now();
   return call;
@@ -355,17 +379,22 @@ std::vector<TokenId> Interface::chat_prompt(const Json& body, bool with_tools) c
   }
 }
 
-std::vector<TokenId> Interface::text_prompt(const Json& body) const {
+std::vector<std::vector<TokenId>> Interface::text_prompts(const Json& body) const {
   const Json* given = Fields(body).find("prompt");
   if (given == nullptr) refuse("prompt", "needed");
-  const Json* prompt = given;
-  if (given->is_array() && given->size() == 1 && !given->front().is_number()) prompt = &given->front();
-  if (prompt->is_string()) return model_.tokenizer().encode(prompt->get<std::string>());
-  if (!prompt->is_array() || prompt->empty()) refuse("prompt", "neither a text nor a list of tokens");
+  if (!given->is_array() || given->empty() || given->front().is_number()) return {text_prompt(*given)};
+  std::vector<std::vector<TokenId>> prompts;
+  for (const Json& prompt : *given) prompts.push_back(text_prompt(prompt));
+  return prompts;
+}
+
+std::vector<TokenId> Interface::text_prompt(const Json& given) const {
+  if (given.is_string()) return model_.tokenizer().encode(given.get<std::string>());
+  if (!given.is_array() || given.empty()) refuse("prompt", "neither a text nor a list of tokens");
   std::vector<TokenId> tokens;
-  for (const Json& token : *prompt) {
+  for (const Json& token : given) {
     if (!token.is_number_integer() || token < 0 || token >= model_.tokenizer().size())
-      refuse("prompt", "one text, or one list of tokens of the vocabulary");
+      refuse("prompt", "a list has texts, or tokens of the vocabulary");
     tokens.push_back(token.get<TokenId>());
   }
   return tokens;
@@ -390,9 +419,16 @@ Interface::Json Interface::head(const Call& call, std::string_view kind) const {
   return {{"id", call.id}, {"object", kind}, {"created", call.created}, {"model", name_}};
 }
 
-std::string Interface::answer(const Call& call, const GenerateResult& result) const {
+std::string Interface::answer(const Call& call, const std::vector<GenerateResult>& results) const {
   Json json = head(call, call.chat ? "chat.completion" : "text_completion");
-  Json choice{{"index", 0}};
+  json["choices"] = Json::array();
+  for (std::size_t i = 0; i < results.size(); ++i) json["choices"].push_back(choice(call, i, results[i]));
+  json["usage"] = usage_of(call, results);
+  return text_of(json);
+}
+
+Interface::Json Interface::choice(const Call& call, std::size_t index, const GenerateResult& result) const {
+  Json choice{{"index", index}};
   const char* reason = reason_name(result.reason);
   if (call.chat) {
     Json message{{"role", "assistant"}, {"content", result.text}};
@@ -409,9 +445,7 @@ std::string Interface::answer(const Call& call, const GenerateResult& result) co
   }
   choice["logprobs"] = log_probabilities(call, result);
   choice["finish_reason"] = reason;
-  json["choices"] = Json::array({choice});
-  json["usage"] = usage_of(result);
-  return text_of(json);
+  return choice;
 }
 
 Interface::Json Interface::log_probabilities(const Call& call, const GenerateResult& result) const {
@@ -446,7 +480,7 @@ Interface::Json Interface::log_probabilities(const Call& call, const GenerateRes
 
 std::string AnswerStream::event(Json delta, const char* reason) const {
   Json json = interface_.head(call_, call_.chat ? "chat.completion.chunk" : "text_completion");
-  Json choice{{"index", 0}};
+  Json choice{{"index", choice_}};
   choice[call_.chat ? "delta" : "text"] = std::move(delta);
   choice["finish_reason"] = reason == nullptr ? Json(nullptr) : Json(reason);
   json["choices"] = Json::array({std::move(choice)});
@@ -481,13 +515,16 @@ std::vector<std::string> AnswerStream::end(const GenerateResult& result) const {
     }
   }
   events.push_back(event(call_.chat ? Json::object() : Json(""), reason));
-  if (call_.usage_in_stream) {
-    Json json = interface_.head(call_, call_.chat ? "chat.completion.chunk" : "text_completion");
-    json["choices"] = Json::array();
-    json["usage"] = usage_of(result);
-    events.push_back(text_of(json));
-  }
   return events;
+}
+
+std::vector<std::string> AnswerStream::usage(const Interface& interface, const Call& call,
+                                             const std::vector<GenerateResult>& results) {
+  if (!call.usage_in_stream) return {};
+  Json json = interface.head(call, call.chat ? "chat.completion.chunk" : "text_completion");
+  json["choices"] = Json::array();
+  json["usage"] = usage_of(call, results);
+  return {text_of(json)};
 }
 
 std::string error_body(std::string_view message, std::string_view type, std::string_view field,

@@ -28,13 +28,21 @@ class BadRequest : public ValueError {
   std::string field_, code_;
 };
 
+// Of each prompt several answers may be wanted. A choice is one answer to one prompt; those to the first
+// prompt come first.
 struct Call {
-  std::vector<TokenId> prompt;
+  std::vector<std::vector<TokenId>> prompts;
+  std::size_t answers = 1;  // to each prompt
   GenerateOptions options;
   bool chat = false, stream = false, usage_in_stream = false;
   std::vector<std::string> tools;  // names of those that may be called
   std::string id;
   std::int64_t created = 0;  // seconds since 1970
+
+  std::size_t choices() const { return prompts.size() * answers; }
+  const std::vector<TokenId>& prompt_of(std::size_t choice) const { return prompts[choice / answers]; }
+  // The answers to a prompt differ, by their seeds where there is one.
+  GenerateOptions options_of(std::size_t choice) const;
 };
 
 // What all calls share. Safe from any thread.
@@ -50,14 +58,16 @@ class Interface {
   // Answers, as text of JSON.
   std::string models() const;
   std::optional<std::string> model(std::string_view name) const;  // none: there is no such model
-  std::string answer(const Call& call, const GenerateResult& result) const;
+  std::string answer(const Call& call, const std::vector<GenerateResult>& results) const;  // of each choice
 
  private:
   friend class AnswerStream;
   using Json = nlohmann::ordered_json;
   Call call(const Json& body, bool chat) const;
   std::vector<TokenId> chat_prompt(const Json& body, bool with_tools) const;
-  std::vector<TokenId> text_prompt(const Json& body) const;
+  std::vector<std::vector<TokenId>> text_prompts(const Json& body) const;
+  std::vector<TokenId> text_prompt(const Json& given) const;
+  Json choice(const Call& call, std::size_t index, const GenerateResult& result) const;
   Json model_json() const;
   Json head(const Call& call, std::string_view kind) const;
   Json log_probabilities(const Call& call, const GenerateResult& result) const;
@@ -69,20 +79,25 @@ class Interface {
   std::int64_t started_;
 };
 
-// An answer in pieces: texts of JSON, each to be sent as an event. Interface and call outlive it.
+// A choice in pieces: texts of JSON, each to be sent as an event. Interface and call outlive it.
 class AnswerStream {
  public:
-  AnswerStream(const Interface& interface, const Call& call) : interface_(interface), call_(call) {}
+  AnswerStream(const Interface& interface, const Call& call, std::size_t choice = 0)
+      : interface_(interface), call_(call), choice_(choice) {}
 
   std::vector<std::string> begin() const;
   std::vector<std::string> add(std::string_view text);
   std::vector<std::string> end(const GenerateResult& result) const;
+  // What comes behind the last of all choices.
+  static std::vector<std::string> usage(const Interface& interface, const Call& call,
+                                        const std::vector<GenerateResult>& results);
 
  private:
   std::string event(nlohmann::ordered_json delta, const char* reason = nullptr) const;
 
   const Interface& interface_;
   const Call& call_;
+  std::size_t choice_;
   ToolCallFilter filter_;
 };
 
