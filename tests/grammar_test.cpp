@@ -165,6 +165,17 @@ TEST(Grammar, SchemasAgreeWithTheReference) {
   EXPECT_GT(matched, 300);
 }
 
+// What generators of schemas add without its being a condition, or as one that always holds.
+TEST(Grammar, SchemasMayHaveExtensions) {
+  EXPECT_TRUE(Grammar::from_json_schema(R"({"type": "integer", "x-order": 3})").matches("12"));
+  EXPECT_TRUE(Grammar::from_json_schema(R"({"type": "string", "nullable": true})").matches("\"a\""));
+  for (const char* names : {"{}", "true", R"({"type": "string"})"}) {
+    const std::string schema = fmt::format(
+        R"({{"type": "object", "propertyNames": {}, "additionalProperties": {{"type": "integer"}}}})", names);
+    EXPECT_TRUE(Grammar::from_json_schema(schema).matches(R"({"a": 1})")) << schema;
+  }
+}
+
 TEST(Grammar, SchemasThatAreNotKnownAreRefused) {
   const auto refused = [](std::string_view schema, std::initializer_list<std::string_view> parts) {
     SCOPED_TRACE(std::string(schema.substr(0, 80)));
@@ -177,6 +188,7 @@ TEST(Grammar, SchemasThatAreNotKnownAreRefused) {
   refused(R"({"type": "object", "properties": {"a": {"not": {}}}})",
           {"#/properties/a", "'not' is not known"});
   refused(R"({"type": "array", "uniqueItems": true})", {"uniqueItems"});
+  refused(R"({"type": "object", "propertyNames": {"maxLength": 3}})", {"propertyNames"});
   refused(R"({"type": "string", "pattern": "(?=a)b"})", {"pattern", "(?"});
   refused(R"({"type": "string", "pattern": "(a"})", {"expected )"});
   refused(R"({"type": "string", "pattern": "a**"})", {"repetition"});

@@ -33,7 +33,8 @@ class Grammar {
   // maxItems, minLength, maxLength, pattern (without look-around and back-references), format (date, time,
   // date-time, uuid), minimum, maximum, exclusiveMinimum, exclusiveMaximum (of numbers that are not integers:
   // whole ones), anyOf, oneOf (of alternatives that cannot hold together), allOf, $ref within the schema.
-  // Throws FormatError naming the place and the keyword for any other one that would be a condition.
+  // Throws FormatError naming the place and the keyword for any other one that would be a condition; those
+  // that begin with x- are none.
   static Grammar from_json_schema(std::string_view schema);
 
   // Whether a whole text is as it should be. Throws Error where there are too many ways to read it.

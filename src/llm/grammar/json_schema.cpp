@@ -230,10 +230,18 @@ class Compiler {
     return choice(std::move(options));
   }
 
+  // No condition: it holds of everything.
+  static bool always_holds(const std::string& keyword, const Schema& condition) {
+    if (keyword == "uniqueItems") return condition == false;
+    if (keyword == "propertyNames")
+      return condition == true || condition == Schema::object() || condition == Schema{{"type", "string"}};
+    return false;
+  }
+
   void allow(const Schema& schema, const std::vector<std::string>& known) const {
     for (const auto& [keyword, condition] : schema.items())
       if (!is_annotation(keyword) && std::find(known.begin(), known.end(), keyword) == known.end() &&
-          !(keyword == "uniqueItems" && condition == false))
+          !always_holds(keyword, condition))
         fail(fmt::format("'{}' is not known here", keyword));
   }
 

@@ -50,11 +50,11 @@ Schema type_list(const std::set<std::string>& types) {
 
 bool is_annotation(const std::string& keyword) {
   static const std::set<std::string> annotations{
-      "$schema",      "$id",      "$comment",    "$defs",           "definitions",
-      "$anchor",      "title",    "description", "default",         "examples",
-      "deprecated",   "readOnly", "writeOnly",   "contentEncoding", "contentMediaType",
-      "discriminator"};
-  return annotations.contains(keyword);
+      "$schema",       "$id",      "$comment",    "$defs",           "definitions",
+      "$anchor",       "title",    "description", "default",         "examples",
+      "deprecated",    "readOnly", "writeOnly",   "contentEncoding", "contentMediaType",
+      "discriminator", "nullable"};  // lets more through than the other keywords do
+  return annotations.contains(keyword) || keyword.starts_with("x-");
 }
 
 std::set<std::string> types_of(const Schema& schema) {
