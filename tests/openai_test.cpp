@@ -433,6 +433,28 @@ TEST(OpenAi, CallsOfToolsCanBeForced) {
   EXPECT_TRUE(arguments["days"].is_number_integer()) << arguments;
 }
 
+// The assistant's last message as the beginning of the answer.
+TEST(OpenAi, AnswersMayBeBegun) {
+  const Interface interface = interface_with(plain_template);
+  const auto prompt = [&](const std::string& last) {
+    return text_of(interface.chat(R"({"continue_final_message": true, "add_generation_prompt": false,
+      "messages": [{"role": "user", "content": "Is it?"}, )" +
+                                  last + "]}"));
+  };
+  EXPECT_EQ(prompt(R"({"role": "assistant", "content": "It is "})"), "user: Is it?\nassistant: It is ");
+  EXPECT_EQ(prompt(R"({"role": "assistant", "content": "Is"})"), "user: Is it?\nassistant: Is");
+  EXPECT_THROW(prompt(R"({"role": "user", "content": "It is"})"), BadRequest);
+  EXPECT_THROW(prompt(R"({"role": "assistant", "content": null})"), BadRequest);
+  const Interface trims = interface_with("{% for m in messages %}{{ m['content'] | trim }}<end>{% endfor %}");
+  EXPECT_EQ(text_of(trims.chat(R"({"continue_final_message": true, "messages": [
+              {"role": "user", "content": "Is it?"}, {"role": "assistant", "content": " It is "}]})")),
+            "Is it?<end>It is ");
+  const Interface drops = interface_with("{{ messages[0].content }}");
+  EXPECT_THROW(drops.chat(R"({"continue_final_message": true, "messages": [
+                 {"role": "user", "content": "Is it?"}, {"role": "assistant", "content": "It"}]})"),
+               BadRequest);
+}
+
 TEST(OpenAi, ArgumentsOfFormerCallsAreObjectsToTheTemplate) {
   const Interface interface = interface_with(
       "{% for m in messages %}{% for c in m.tool_calls or [] %}{{ c.function.arguments.place }}{% endfor %}"

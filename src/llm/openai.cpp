@@ -372,8 +372,11 @@ std::vector<TokenId> Interface::chat_prompt(const Json& body, bool with_tools) c
   ChatOptions options;
   if (with_tools) options.tools = *fields.find("tools");
   if (const Json* variables = fields.find("chat_template_kwargs")) options.variables = *variables;
+  const bool begun = fields.flag("continue_final_message");
+  if (begun && (messages.back()["role"] != "assistant" || !Fields(messages.back()).find("content")))
+    refuse("continue_final_message", "the last message is no text of the assistant");
   try {
-    return chat_tokens(model_, *template_, messages, std::move(options));
+    return chat_tokens(model_, *template_, std::move(messages), std::move(options), begun);
   } catch (const ValueError& error) {
     throw BadRequest(error.what(), "messages");
   }
