@@ -372,6 +372,21 @@ TEST(LossScaler, SkipsStepsThatOverflow) {
   EXPECT_EQ(other.state_dict().at("good_steps").item<int>(), 1);
 }
 
+TEST(LossScaler, GrowsNoFurtherThanF32) {
+  Tensor x = tensor<float>({1}).requires_grad_();
+  optim::SGD sgd({x});
+  LossScaler scaler({.initial_scale = 1e37, .growth = 10, .growth_interval = 1});
+  const auto step = [&](float slope) {
+    x.set_grad(tensor<float>({slope}));
+    scaler.step(sgd);
+    scaler.update();
+  };
+  for (int i = 0; i < 5; ++i) step(0);
+  EXPECT_FLOAT_EQ(scaler.current_scale().item<float>(), 1e38f);
+  step(std::numeric_limits<float>::infinity());
+  EXPECT_FLOAT_EQ(scaler.current_scale().item<float>(), 5e37f);
+}
+
 TEST(LossScaler, ReplaysInACompiledStep) {
   Tensor x = tensor<float>({1, 2}).requires_grad_();
   optim::SGD sgd({x}, {.learning_rate = 1.0});

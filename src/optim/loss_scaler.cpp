@@ -54,7 +54,9 @@ void LossScaler::update() {
   const NoGrad no_grad;
   const Tensor good = good_steps_ + 1;
   const Tensor grow = good == options_.growth_interval;
-  scale_.assign(where(finite_, where(grow, scale_ * options_.growth, scale_), scale_ * options_.backoff));
+  const Tensor larger = scale_ * options_.growth;  // not beyond f32, from where no backoff leads back
+  scale_.assign(
+      where(finite_, where(logical_and(grow, isfinite(larger)), larger, scale_), scale_ * options_.backoff));
   good_steps_.assign(where(logical_and(finite_, logical_not(grow)), good, 0));
   finite_ = {};
   unscaled_.clear();
