@@ -10,6 +10,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <set>
@@ -271,6 +272,18 @@ TEST(Samplers, ShardsCoverEverything) {
   }
   for (std::int64_t i = 0; i < 10; ++i) EXPECT_GE(all.count(i), 1u);
   EXPECT_THROW(ShardSampler(whole, 3, 3), ValueError);
+}
+
+TEST(Samplers, ABatchMayBeAsLargeAsNumbersGo) {
+  const auto samples = std::make_shared<SequentialSampler>(10);
+  for (const std::int64_t batch : {std::int64_t{11}, std::numeric_limits<std::int64_t>::max()}) {
+    const BatchSampler all(samples, batch);
+    EXPECT_EQ(all.size(), 1);
+    ASSERT_EQ(all.batches(0, 0).size(), 1u);
+    EXPECT_EQ(all.batches(0, 0)[0], samples->order(0, 0));
+    EXPECT_EQ(BatchSampler(samples, batch, true).size(), 0);
+    EXPECT_TRUE(BatchSampler(samples, batch, true).batches(0, 0).empty());
+  }
 }
 
 TEST(Samplers, StreamsAreUniform) {

@@ -156,15 +156,16 @@ BatchSampler::BatchSampler(SamplerPtr sampler, std::int64_t batch_size, bool dro
 }
 
 std::int64_t BatchSampler::size() const {
-  return (sampler_->size() + (drop_last_ ? 0 : batch_size_ - 1)) / batch_size_;
+  const std::int64_t samples = sampler_->size();
+  return samples / batch_size_ + (!drop_last_ && samples % batch_size_ != 0 ? 1 : 0);
 }
 
 std::vector<std::vector<std::int64_t>> BatchSampler::batches(std::uint64_t seed, std::uint64_t epoch) const {
   const std::vector<std::int64_t> order = sampler_->order(seed, epoch);
   std::vector<std::vector<std::int64_t>> result;
   const auto total = static_cast<std::int64_t>(order.size());
-  for (std::int64_t first = 0; first < total; first += batch_size_) {
-    const std::int64_t last = std::min(first + batch_size_, total);
+  for (std::int64_t first = 0, last = 0; first < total; first = last) {
+    last = first + std::min(batch_size_, total - first);
     if (drop_last_ && last - first < batch_size_) break;
     result.emplace_back(order.begin() + first, order.begin() + last);
   }
