@@ -87,6 +87,14 @@ TEST(Sudoku, MadePuzzlesHaveOneSolutionAndTheirClues) {
   }
 }
 
+// A walk that meets a puzzle of which the search for a second solution is given up.
+TEST(Sudoku, PuzzlesOfLongWalksHaveOneSolution) {
+  const Puzzle puzzle = make_puzzle({.making = Making::thin, .iterations = 40}, 164, 7);
+  const auto analysis = analyse(puzzle.clues);
+  EXPECT_EQ(analysis.solutions, 1);
+  EXPECT_EQ(analysis.solution, puzzle.solution);
+}
+
 TEST(Sudoku, MinimalPuzzlesNeedEveryClue) {
   for (const Puzzle& puzzle : make_puzzles({{.making = Making::climb, .iterations = 5}}, 4, 9))
     for (std::size_t cell = 0; cell < 81; ++cell) {

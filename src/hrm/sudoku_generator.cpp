@@ -75,7 +75,10 @@ Puzzle changed(const Puzzle& puzzle, RandomSource& random) {
     SudokuSearch two;
     two.set(next.clues);
     two.run(2, &random, guess_limit);
-    if (two.solutions() < 2) break;
+    if (two.solutions() < 2) {
+      if (two.guesses() >= guess_limit) return puzzle;  // given up: there may be another solution
+      break;
+    }
     Grid other = two.solution();
     if (other == next.solution) {
       SudokuSearch again;
