@@ -235,6 +235,40 @@ TEST(Train, StopsEarly) {
   EXPECT_EQ(result.best_step, 13);
 }
 
+// Better or worse at each evaluation.
+class ScriptedMetric : public metrics::Metric {
+ public:
+  ScriptedMetric(double change, bool grows) : change_(change), grows_(grows) {}
+  std::string name() const override { return "scripted"; }
+  void update(const Tensor&, const Tensor&) override {}
+  double value() const override { return 100 + change_ * static_cast<double>(evaluations_); }
+  void reset() override { ++evaluations_; }
+  bool larger_is_better() const override { return grows_; }
+
+ private:
+  double change_;
+  bool grows_;
+  int evaluations_ = 0;
+};
+
+TEST(Train, APlateauIsWhereTheMonitoredValueStopsImproving) {
+  for (const bool grows : {true, false})
+    for (const double change : {1.0, -1.0}) {
+      Session run(
+          {.epochs = 4, .plateau = PlateauOptions{.factor = 0.5, .patience = 1}, .monitor = "scripted"});
+      run.trainer->add_metric(std::make_unique<ScriptedMetric>(change, grows));
+      run.fit();
+      const bool improves = (change > 0) == grows;
+      EXPECT_DOUBLE_EQ(run.optimizer->learning_rate(), improves ? 0.01 : 0.005) << grows << ' ' << change;
+    }
+}
+
+TEST(Train, APlateauWithoutEvaluationWatchesTheTrainingLoss) {
+  Session run({.epochs = 4, .plateau = PlateauOptions{.factor = 0.5, .patience = 0}});
+  run.trainer->fit(run.train);  // its metric, which would grow, is never computed
+  EXPECT_DOUBLE_EQ(run.optimizer->learning_rate(), 0.01);
+}
+
 TEST(Train, CallbackStops) {
   Session run({.epochs = 100});
   run.trainer->add_callback(std::make_shared<AtStep>(17, [](Trainer& trainer) { trainer.stop(); }));
@@ -480,6 +514,24 @@ TEST(Interrupts, EvaluationCutShortIsMadeUpFor) {
   EXPECT_EQ(resumed.bits(), whole.bits());
 }
 
+// The last evaluation is made up for by a run that has no step left to take.
+TEST(Interrupts, AnEvaluationMadeUpForIsSaved) {
+  const TemporaryFolder folder;
+  const TrainerConfig config{.epochs = 1,
+                             .checkpoints = {.folder = folder.path(), .resume = Resume::automatic}};
+  Session run(config);
+  run.trainer->add_metric(std::make_unique<InterruptingMetric>());
+  EXPECT_EQ(run.fit().ending, Ending::interrupted);
+  EXPECT_FALSE(best_checkpoint(folder.path()));
+  Session resumed(config);
+  const Result result = resumed.fit();
+  EXPECT_EQ(result.steps, 13);
+  EXPECT_EQ(result.best_step, 13);
+  const auto best = best_checkpoint(folder.path());
+  ASSERT_TRUE(best);
+  EXPECT_EQ(*best, list_checkpoints(folder.path()).back());
+}
+
 TEST(Interrupts, SecondSignalEndsTheProcess) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   const auto interrupted_twice = [] {
@@ -563,6 +615,10 @@ TEST(Progress, FitsTheWidth) {
   EXPECT_EQ(render_progress(endless, 60, false), "training 7  loss 0.5");
   EXPECT_EQ(format_duration(3725), "1:02:05");
   EXPECT_EQ(format_count(12345), "12.3k");
+  EXPECT_EQ(format_count(999.4), "999");
+  EXPECT_EQ(format_count(999.6), "1k");
+  EXPECT_EQ(format_count(999'600), "1M");
+  EXPECT_EQ(format_count(2e12), "2T");
 }
 
 TEST(Progress, PlainLinesWhereThereIsNoTerminal) {

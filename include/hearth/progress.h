@@ -65,7 +65,7 @@ std::string render_progress(const ProgressView& view, int width, bool unicode);
 
 // "1:05", "2:03:04"
 std::string format_duration(double seconds);
-// "950", "12.3k", "4.56M"
+// "950", "12.3k", "4.56M"; then G and T
 std::string format_count(double count);
 
 }  // namespace hearth

@@ -76,8 +76,9 @@ struct TrainerConfig {
   double ema_decay = 0.0;  // > 0: keep a moving average of the parameters, which evaluation uses
   Schedule schedule{};     // of the learning rate; none: constant
   Interval schedule_interval = Interval::step;
-  std::optional<PlateauOptions> plateau{};  // lowers the rate when the monitored value stops improving
-  std::int64_t evaluate_steps = 0;          // evaluate every so many steps; 0: after each epoch
+  // Lowers the rate when the monitored value stops improving; `maximize` follows from what is monitored.
+  std::optional<PlateauOptions> plateau{};
+  std::int64_t evaluate_steps = 0;  // evaluate every so many steps; 0: after each epoch
   std::string monitor{};  // "loss" or the name of a metric: decides what is best; default: the first metric,
                           // else the loss
   EarlyStopping early_stopping{};

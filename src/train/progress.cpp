@@ -53,9 +53,9 @@ std::string format_duration(double seconds) {
 }
 
 std::string format_count(double count) {
-  if (count >= 1e9) return fmt::format("{:.3g}G", count / 1e9);
-  if (count >= 1e6) return fmt::format("{:.3g}M", count / 1e6);
-  if (count >= 1e3) return fmt::format("{:.3g}k", count / 1e3);
+  // From where three digits round up to 1 of the unit on.
+  for (const auto& [unit, name] : {std::pair{1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}})
+    if (count >= 0.9995 * unit) return fmt::format("{:.3g}{}", count / unit, name);
   return fmt::format("{:.3g}", count);
 }
 

@@ -317,6 +317,16 @@ struct Trainer::Impl {
     if (plateau) plateau->step(value);
   }
 
+  // The plateau looks for growth where the monitored value should grow.
+  void aim_plateau(bool grows) {
+    if (!plateau || config.plateau->maximize == grows) return;
+    config.plateau->maximize = grows;
+    const StateDict state = plateau->state_dict();
+    plateau.emplace(*optimizer, *config.plateau);
+    // Before the first value the best one is an infinity, of the wrong sign now.
+    if (std::isfinite(state.at("best").item<double>())) plateau->load_state_dict(state);
+  }
+
   // ---- checkpoints
 
   Checkpoint checkpoint(const data::DataLoader& train) const {
@@ -452,6 +462,7 @@ struct Trainer::Impl {
     now.history.push_back(record);
     now.recorded_step = now.step;
     now.train_loss.reset();
+    saved_step = -1;  // a checkpoint of this step from before an interrupt does not know of it
     return record;
   }
 
@@ -598,11 +609,13 @@ Result Trainer::fit(data::DataLoader& train, data::DataLoader* evaluation) {
   if (evaluation == &train)
     throw ValueError(
         "[Trainer] one loader both trains and evaluates: evaluating would start its epoch again");
-  run.monitor_grows();  // complains about a monitor that is not there before the work, not after
+  // Complains about a monitor that is not there before the work, not after.
+  const bool monitor_grows = run.monitor_grows();
 
   const auto start = Clock::now();
   const InterruptGuard interrupt(config.handle_interrupts);
   ProgressBar bar(config.progress);
+  run.aim_plateau(monitor_grows && evaluation != nullptr);
   if (!run.resume_tried) run.resume(train, bar);
   if (run.now.step == 0) {  // epochs are counted by the loader, which may have been used before
     data::DataLoaderState beginning = train.state_dict();
