@@ -9,6 +9,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <thread>
 
 #include "base/file.h"
@@ -511,6 +512,69 @@ TEST(LanguageModelTraining, ALossThatIsNoNumberEndsTheRun) {
   }
 }
 
+// Whoever forgets --resume, or gives something else with it, loses nothing.
+TEST(LanguageModelTraining, ARunIsNotSpoiltByAnother) {
+  const TemporaryFolder folder;
+  TrainingOptions options = tiny(folder);
+  train_language_model(options);
+  const auto state = [&] {
+    return contents(options.folder / "tokenizer.json") + contents(options.folder / "tokens.safetensors") +
+           contents(options.folder / "run.json");
+  };
+  const std::string before = state();
+
+  TrainingOptions elsewhere = tiny(folder);
+  elsewhere.folder = folder / "elsewhere";
+  elsewhere.model.vocabulary = 300;
+  elsewhere.prepare_only = true;
+  train_language_model(elsewhere);
+  TrainingOptions other = options;
+  other.tokenizer = elsewhere.folder / "tokenizer.json";
+  for (const bool prepare_only : {true, false}) {
+    other.prepare_only = prepare_only;
+    expect_error<ValueError>([&] { train_language_model(other); }, {"has checkpoints of an earlier run"});
+    EXPECT_TRUE(state() == before);
+  }
+  other.resume = true;
+  expect_error<ValueError>([&] { train_language_model(other); }, {"vocabulary was 320, is 300"});
+  EXPECT_TRUE(state() == before);
+
+  options.resume = true;
+  EXPECT_EQ(train_language_model(options).run.steps, 40);
+}
+
+TEST(LanguageModelTraining, ATokenizerIsUsedAgainForTheSameTextAndSize) {
+  const TemporaryFolder folder;
+  TrainingOptions options = tiny(folder);
+  options.prepare_only = true;
+  const auto prepared = [&] {
+    train_language_model(options);
+    return contents(options.folder / "tokenizer.json");
+  };
+  const std::string first = prepared();
+  EXPECT_TRUE(prepared() == first);
+  options.model.vocabulary = 300;
+  EXPECT_FALSE(prepared() == first);
+  EXPECT_EQ(Tokenizer::load(options.folder / "tokenizer.json").size(), 300);
+  options.model.vocabulary = 320;
+  EXPECT_TRUE(prepared() == first);
+  std::string text;
+  for (int i = 0; i < 100; ++i) text += std::to_string(i * 7919) + " xyzzy" + std::string(end_of_text) + "\n";
+  options.sources = {{folder.put("numbers.txt", text), 1}};
+  EXPECT_FALSE(prepared() == first);
+}
+
+// Asked to go on where nothing was begun, it begins.
+TEST(LanguageModelTraining, OptionsMayBeMendedBeforeTheFirstCheckpoint) {
+  const TemporaryFolder folder;
+  TrainingOptions options = tiny(folder);
+  options.resume = true;
+  options.model.heads = 5;
+  expect_error<ValueError>([&] { train_language_model(options); }, {"5 heads"});
+  options.model.heads = 4;
+  EXPECT_EQ(train_language_model(options).run.steps, 40);
+}
+
 TEST(LanguageModelTraining, BadOptionsAreRefused) {
   const TemporaryFolder folder;
   const auto with = [&](auto change) {
@@ -524,6 +588,10 @@ TEST(LanguageModelTraining, BadOptionsAreRefused) {
   expect_error<ValueError>(with([](auto& o) { o.model.vocabulary = 30000; }), {"30000", "needs more text"});
   expect_error<ValueError>(with([](auto& o) { o.model.vocabulary = 100; }), {"100", "no room"});
   expect_error<ValueError>(with([](auto& o) { o.tokens = 0; }), {"tokens = 0"});
+  constexpr auto most = std::numeric_limits<std::int64_t>::max();
+  expect_error<ValueError>(with([](auto& o) { o.tokens = most; }), {"tokens = 9.2"});
+  expect_error<ValueError>(with([](auto& o) { o.batch = most / 32 + 1; }), {"batch * accumulate * context"});
+  expect_error<ValueError>(with([](auto& o) { o.model.context = 0; }), {"context = 0"});
   expect_error<ValueError>(with([](auto& o) { o.folder.clear(); }), {"folder"});
   expect_error<ValueError>(with([](auto& o) { o.held_out = 0.9; }), {"held out"});
   expect_error<ValueError>(with([](auto& o) { o.model.context = 100000; }), {"sequences of 100000"});

@@ -39,6 +39,13 @@ void check_options(const TrainingOptions& o) {
   require(o.tokens > 0, "tokens", static_cast<double>(o.tokens));
   require(o.batch > 0, "batch", static_cast<double>(o.batch));
   require(o.accumulate > 0, "accumulate", static_cast<double>(o.accumulate));
+  require(o.model.context > 0, "context", static_cast<double>(o.model.context));
+  // Within what 64 bits count; more than there is text in the world.
+  constexpr double most_tokens = 1e18;
+  const double of_a_step =
+      static_cast<double>(o.batch) * static_cast<double>(o.accumulate) * static_cast<double>(o.model.context);
+  require(static_cast<double>(o.tokens) <= most_tokens, "tokens", static_cast<double>(o.tokens));
+  require(of_a_step <= most_tokens, "batch * accumulate * context", of_a_step);
   require(o.warmup >= 0 && o.warmup < 1, "warmup", o.warmup);
   require(o.evaluations > 0, "evaluations", static_cast<double>(o.evaluations));
   require(o.minutes >= 0, "minutes", o.minutes);
@@ -73,45 +80,68 @@ std::string train_tokenizer(const Corpus& corpus, std::size_t vocabulary, Progre
   return tokenizer::to_tokenizer_json(tokenizer::train_bpe(counts, {.vocabulary = vocabulary}));
 }
 
-struct PreparedText {
-  TrainedTokenizer tokenizer;
-  CorpusTokens tokens;
-  std::string fingerprint;
-};
+// The texts of a run as tokens. What the folder has of them is used again if it is of the same texts.
+class TextPreparation {
+ public:
+  // Reads or trains the tokenizer, and writes nothing. `begun`: the folder has a run, which keeps its own.
+  TextPreparation(const TrainingOptions& o, bool begun, ProgressBar& bar) : options_(o), bar_(bar) {
+    for (const TextSource& source : o.sources) MappedFile{source.path};  // throws before work is done
+    if (!o.tokenizer.empty()) {
+      use(read_text_file(o.tokenizer), o.tokenizer);
+    } else if (std::filesystem::exists(tokenizer_path())) {
+      use(read_text_file(tokenizer_path()), tokenizer_path());
+      const bool fits = tokens_ && tokenizer_->tokenizer.size() == o.model.vocabulary;
+      if (!begun && !fits) tokenizer_.reset();
+    }
+    if (tokenizer_) return;
+    use(train_tokenizer(texts(), static_cast<std::size_t>(o.model.vocabulary), bar_), tokenizer_path());
+    bar_.clear();
+  }
 
-// What was made before is used again if it is of the same texts.
-PreparedText prepare(const TrainingOptions& o, ProgressBar& bar) {
-  for (const TextSource& source : o.sources) MappedFile{source.path};  // throws before there is a folder
-  std::filesystem::create_directories(o.folder);
-  std::optional<Corpus> corpus;
-  const auto texts = [&]() -> const Corpus& {
-    if (!corpus) corpus.emplace(o.sources, o.held_out);
-    return *corpus;
-  };
-  const auto own = o.folder / "tokenizer.json";
-  const auto given = o.tokenizer.empty() ? own : o.tokenizer;
-  if (o.tokenizer.empty() && !std::filesystem::exists(own)) {
-    write_atomically(own, train_tokenizer(texts(), static_cast<std::size_t>(o.model.vocabulary), bar));
-    bar.clear();
+  const TrainedTokenizer& tokenizer() const { return *tokenizer_; }
+  const std::string& fingerprint() const { return fingerprint_; }
+
+  // Makes the tokens that are not there yet, and writes what is new to the folder.
+  const CorpusTokens& finish() {
+    std::filesystem::create_directories(options_.folder);
+    if (!std::filesystem::exists(tokenizer_path()) || read_text_file(tokenizer_path()) != tokenizer_->json)
+      write_atomically(tokenizer_path(), tokenizer_->json);
+    if (!tokens_) {
+      SharedProgress progress(bar_, "tokenising");
+      tokens_ = tokenise(texts(), tokenizer_->tokenizer, [&](double share) { progress.update(share); });
+      save_tokens(tokens_path(), *tokens_, fingerprint_);
+      bar_.clear();
+    }
+    for (const auto& source : tokens_->sources)
+      bar_.line(fmt::format("{}: {} tokens to train on, {} held out", source.name,
+                            format_count(static_cast<double>(source.training.numel())),
+                            format_count(static_cast<double>(source.validation.numel()))));
+    corpus_.reset();
+    return *tokens_;
   }
-  const std::string json = read_text_file(given);
-  if (given != own) write_atomically(own, json);
-  TrainedTokenizer tokenizer = read_tokenizer(json, given.string());
-  const std::string fingerprint = corpus_fingerprint(o.sources, json, o.held_out);
-  const auto path = o.folder / "tokens.safetensors";
-  std::optional<CorpusTokens> tokens = load_tokens(path, o.sources, fingerprint);
-  if (!tokens) {
-    SharedProgress progress(bar, "tokenising");
-    tokens = tokenise(texts(), tokenizer.tokenizer, [&](double share) { progress.update(share); });
-    save_tokens(path, *tokens, fingerprint);
-    bar.clear();
+
+ private:
+  std::filesystem::path tokenizer_path() const { return options_.folder / "tokenizer.json"; }
+  std::filesystem::path tokens_path() const { return options_.folder / "tokens.safetensors"; }
+
+  void use(const std::string& json, const std::filesystem::path& source) {
+    tokenizer_ = read_tokenizer(json, source.string());
+    fingerprint_ = corpus_fingerprint(options_.sources, json, options_.held_out);
+    tokens_ = load_tokens(tokens_path(), options_.sources, fingerprint_);
   }
-  for (const auto& source : tokens->sources)
-    bar.line(fmt::format("{}: {} tokens to train on, {} held out", source.name,
-                         format_count(static_cast<double>(source.training.numel())),
-                         format_count(static_cast<double>(source.validation.numel()))));
-  return {std::move(tokenizer), std::move(*tokens), fingerprint};
-}
+
+  const Corpus& texts() {
+    if (!corpus_) corpus_.emplace(options_.sources, options_.held_out);
+    return *corpus_;
+  }
+
+  const TrainingOptions& options_;
+  ProgressBar& bar_;
+  std::optional<Corpus> corpus_;
+  std::optional<TrainedTokenizer> tokenizer_;
+  std::optional<CorpusTokens> tokens_;
+  std::string fingerprint_;
+};
 
 // ---- what was asked for
 
@@ -248,25 +278,23 @@ TrainingResult train_language_model(const TrainingOptions& o) {
   check_options(o);
   TrainingResult result;
   ProgressBar bar(o.progress);
-  const PreparedText text = prepare(o, bar);
+  const auto checkpoints = o.folder / "checkpoints";
+  const bool begun = !train::list_checkpoints(checkpoints).empty();
+  if (begun && !o.resume)
+    throw ValueError(fmt::format("{}: has checkpoints of an earlier run; resume it, or choose another folder",
+                                 o.folder.string()));
+  TextPreparation text(o, begun, bar);
   models::LlamaOptions sizes = o.model;
-  sizes.vocabulary = text.tokens.vocabulary;
+  sizes.vocabulary = text.tokenizer().tokenizer.size();
   result.tokens_per_step = o.batch * o.accumulate * sizes.context;
   result.steps_planned = (o.tokens + result.tokens_per_step - 1) / result.tokens_per_step;
   const std::int64_t steps = result.steps_planned;
-  if (o.prepare_only) return result;
-
   const train::Precision precision = precision_of(o);
-  const auto asked = run_json(o, sizes, text.fingerprint, precision);
-  const auto checkpoints = o.folder / "checkpoints";
-  if (o.resume && std::filesystem::exists(o.folder / "run.json")) {
-    check_same_run(asked, o.folder / "run.json");
-  } else {
-    if (!train::list_checkpoints(checkpoints).empty())
-      throw ValueError(fmt::format(
-          "{}: has checkpoints of an earlier run; resume it, or choose another folder", o.folder.string()));
-    write_atomically(o.folder / "run.json", asked.dump(2) + "\n");
-  }
+  const auto asked = run_json(o, sizes, text.fingerprint(), precision);
+  if (begun) check_same_run(asked, o.folder / "run.json");  // before anything of that run is replaced
+  const CorpusTokens& tokens = text.finish();
+  if (o.prepare_only) return result;
+  if (!begun) write_atomically(o.folder / "run.json", asked.dump(2) + "\n");
 
   manual_seed(o.seed);
   const auto model = std::make_shared<models::Llama>(sizes);
@@ -279,12 +307,12 @@ TrainingResult train_language_model(const TrainingOptions& o) {
     bar.line(fmt::format("products of 8192 x 8192 run at {:.0f} TFLOP/s here", *result.matmul_tflops));
 
   data::DataLoader training(
-      random_windows(text.tokens, sizes.context, steps * o.batch * o.accumulate),
+      random_windows(tokens, sizes.context, steps * o.batch * o.accumulate),
       {.batch_size = o.batch, .workers = 1, .seed = o.seed, .device = default_device()});
-  const auto validation = validation_loader(validation_windows(text.tokens, sizes.context), o.batch);
+  const auto validation = validation_loader(validation_windows(tokens, sizes.context), o.batch);
   SourceLoaders of_sources;  // where there are several
-  if (text.tokens.sources.size() > 1)
-    for (const auto& source : text.tokens.sources)
+  if (tokens.sources.size() > 1)
+    for (const auto& source : tokens.sources)
       if (auto loader = validation_loader(validation_windows(source, sizes.context), o.batch))
         of_sources.emplace_back(source.name, std::move(loader));
 
@@ -323,7 +351,7 @@ TrainingResult train_language_model(const TrainingOptions& o) {
                             .minutes = o.minutes,
                             .sources = {},
                             .source_losses = source_losses,
-                            .sample = [&] { return sample_text(*model, text.tokenizer, o); }};
+                            .sample = [&] { return sample_text(*model, text.tokenizer(), o); }};
   for (const auto& [name, loader] : of_sources) logged.sources.push_back(name);
   const auto log = std::make_shared<TrainingLog>(std::move(logged));
   trainer.add_callback(log);
@@ -348,7 +376,7 @@ TrainingResult train_language_model(const TrainingOptions& o) {
   }
   result.model = o.folder / "model";
   result.gguf = o.folder / "model.gguf";
-  export_folder(*model, text.tokenizer, result.model);
+  export_folder(*model, text.tokenizer(), result.model);
   llm::export_gguf(result.model, result.gguf, {.type = "f16"});
   return result;
 }
