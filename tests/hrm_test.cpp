@@ -223,6 +223,14 @@ std::shared_ptr<Hrm> untrained_model() {
   return std::make_shared<Hrm>(config);
 }
 
+TEST(Reasoner, MayBeMoved) {
+  const std::vector<std::int32_t> tokens(81, sudoku_empty_token);
+  auto first = std::make_unique<Reasoner>(untrained_model());
+  Reasoner second(std::move(*first));
+  first.reset();
+  EXPECT_EQ(second.run(tokens, {}, {.most_segments = 1})[0].tokens.size(), 81u);
+}
+
 TEST(Reasoner, SequencesThatLeaveTheBatchDoNotChangeTheOthers) {
   Reasoner reasoner(untrained_model());
   constexpr std::int64_t count = 7;

@@ -39,10 +39,10 @@ void shrink(Working& working) {
 }  // namespace
 
 Reasoner::Reasoner(std::shared_ptr<const Hrm> model)
-    : model_(std::move(model)), segment_(compile([this](const std::vector<Tensor>& a) {
+    : model_(std::move(model)), segment_(compile([used = model_](const std::vector<Tensor>& a) {
         const NoGrad no_grad;
         const SegmentResult result =
-            model_->segment({a[2], a[3]}, model_->embed(a[0], model_->puzzle_vectors(a[1])));
+            used->segment({a[2], a[3]}, used->embed(a[0], used->puzzle_vectors(a[1])));
         return std::vector<Tensor>{result.carry.z_h, result.carry.z_l,
                                    argmax(result.scores, -1).to(DType::i32), result.q_halt};
       })) {}
