@@ -19,9 +19,27 @@ namespace hearth::hrm {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TrainLine, step, seconds, loss, token_loss, accuracy, exact, q_accuracy,
                                    segments, rate, steps_per_second)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(EvaluationLine, step, figures)
 
 namespace {
+
+nlohmann::json to_json(const std::vector<EvaluationLine>& evaluations) {
+  nlohmann::json json = nlohmann::json::array();
+  for (const EvaluationLine& line : evaluations)
+    json.push_back({{"step", line.step}, {"figures", line.figures}});
+  return json;
+}
+
+// JSON has no NaN and no infinity: they are written as null and read as NaN.
+std::vector<EvaluationLine> evaluations_from(const nlohmann::json& json) {
+  std::vector<EvaluationLine> evaluations;
+  for (const auto& line : json) {
+    evaluations.push_back({line.at("step"), {}});
+    for (const auto& figure : line.at("figures"))
+      evaluations.back().figures.emplace_back(
+          figure.at(0), figure.at(1).is_null() ? std::nan("") : figure.at(1).get<double>());
+  }
+  return evaluations;
+}
 
 // What must agree for one run to go on from another's checkpoint.
 nlohmann::json fingerprint(const TrainOptions& o) {
@@ -166,7 +184,8 @@ double Run::share_done() const {
 }
 
 double Run::rate() const {
-  const double warm = std::min(1.0, static_cast<double>(now_ + 1) / static_cast<double>(options_.warmup + 1));
+  const double warm =
+      std::min(1.0, static_cast<double>(now_ + 1) / (static_cast<double>(options_.warmup) + 1));
   const double cosine = 0.5 * (1 + std::cos(std::acos(-1.0) * share_done()));
   return warm * (options_.last_rate + (1 - options_.last_rate) * cosine);
 }
@@ -268,7 +287,7 @@ void Run::save_checkpoint() {
                          {"random_seed", random.seed},
                          {"random_offset", random.offset},
                          {"lines", lines_},
-                         {"evaluations", evaluations_}};
+                         {"evaluations", to_json(evaluations_)}};
   train::write_checkpoint(train::checkpoint_path(options_.folder, now_), checkpoint);
   train::remove_old_checkpoints(options_.folder, options_.keep_checkpoints, -1);
   saved_ = now_;
@@ -309,7 +328,7 @@ void Run::resume() {
     logged_ = counters["logged"];
     evaluated_ = counters["evaluated"];
     lines_ = counters["lines"].get<std::vector<TrainLine>>();
-    evaluations_ = counters["evaluations"].get<std::vector<EvaluationLine>>();
+    evaluations_ = evaluations_from(counters["evaluations"]);
     bar_.line(fmt::format("resumed from {}", path->string()));
     return;
   }
