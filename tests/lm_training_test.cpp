@@ -613,6 +613,12 @@ TEST(CurvePlot, DrawsWhatIsFinite) {
   EXPECT_LT(svg.size(), 30000u);
   EXPECT_EQ(train::to_svg({"empty", "x", "y", {}}).find("inf"), std::string::npos);
   EXPECT_EQ(train::to_svg({"one", "x", "y", {{"c", {{1, 2}}, true}}}).find("nan"), std::string::npos);
+  for (const double value : {5.0, 1e20}) {  // values that differ by rounding alone
+    const train::Curve flat{"c", {{1, value}, {2, std::nextafter(value, 2 * value)}}, false};
+    const std::string drawn = train::to_svg({"flat", "x", "y", {flat}});
+    EXPECT_EQ(drawn.find("nan"), drawn.npos);
+    EXPECT_LT(drawn.size(), 5000u);
+  }
 }
 
 }  // namespace

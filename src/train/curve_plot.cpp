@@ -40,7 +40,11 @@ struct Axis {
   void include(double value) { low = std::min(low, value), high = std::max(high, value); }
   void settle() {
     if (!(low <= high)) low = 0, high = 1;
-    if (low == high) low -= 0.5, high += 0.5;
+    // What differs by rounding alone is one value: ticks so fine would not move on from one to the next.
+    const double size = std::max(std::abs(low), std::abs(high));
+    if (high - low > 1e-9 * size) return;
+    const double room = std::max(0.5, 1e-6 * size);
+    low -= room, high += room;
   }
   double at(double value) const { return from + (value - low) / (high - low) * (to - from); }
   // 1, 2 or 5 times a power of ten: between four and ten of them fit.
