@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <map>
 
 #include "hearth/error.h"
 #include "hearth/eval.h"
@@ -225,6 +226,28 @@ TEST(Train, ReadingLossesLateChangesNothing) {
       EXPECT_EQ(result.history[i].train_loss, expected.history[i].train_loss);
     EXPECT_EQ(late.bits(), each.bits());
   }
+}
+
+// Notes how far the trainer was when it told of a step.
+class ReadingSteps : public Callback {
+ public:
+  void on_step(Trainer& trainer, std::int64_t step, double) override { read_at[step] = trainer.step(); }
+  std::map<std::int64_t, std::int64_t> read_at;
+};
+
+TEST(Train, AResumedRunReadsLossesAtTheSameSteps) {
+  const TemporaryFolder folder;
+  TrainerConfig config{.steps = 6,
+                       .checkpoints = {.folder = folder.path(), .resume = Resume::automatic},
+                       .read_loss_steps = 4};
+  Session(config).fit();
+  config.steps = 12;
+  Session resumed(config);
+  const auto reading = std::make_shared<ReadingSteps>();
+  resumed.trainer->add_callback(reading);
+  EXPECT_EQ(resumed.fit().resumed_from, 6);
+  const std::map<std::int64_t, std::int64_t> expected{{7, 8}, {8, 8}, {9, 12}, {10, 12}, {11, 12}, {12, 12}};
+  EXPECT_EQ(reading->read_at, expected);
 }
 
 TEST(Train, StopsEarly) {

@@ -475,8 +475,9 @@ struct Trainer::Impl {
   // Whether what comes next needs the losses.
   bool reading_due(const data::DataLoader& train, const InterruptGuard& interrupt) const {
     if (unread.empty()) return false;
-    return static_cast<std::int64_t>(unread.size()) >= config.read_loss_steps || record_due(train) ||
-           ending(train, interrupt) || save_due(std::nullopt);
+    // At the same steps whether the run was resumed or not.
+    return now.step % config.read_loss_steps == 0 || record_due(train) || ending(train, interrupt) ||
+           save_due(std::nullopt);
   }
 
   // Calls `each(step, loss)` for the steps not read so far.
