@@ -197,6 +197,23 @@ TEST(TokenCache, IsWhatTheTextsWere) {
   EXPECT_NE(corpus_fingerprint(sources, tokenizer.json, 0.1), fingerprint);
 }
 
+TEST(TokenCache, FilesOfTheSameNameAreTold) {
+  const TemporaryFolder folder;
+  for (const char* language : {"en", "de"}) std::filesystem::create_directory(folder / language);
+  const std::vector<TextSource> sources{{folder.put("en/train.txt", stories(50)), 1},
+                                        {folder.put("de/train.txt", stories(40)), 1},
+                                        {folder.put("other.txt", stories(30)), 1}};
+  const Corpus corpus(sources, 0);
+  const TrainedTokenizer tokenizer = learnt_tokenizer(corpus);
+  const CorpusTokens tokens = tokenise(corpus, tokenizer.tokenizer);
+  save_tokens(folder / "tokens", tokens, "fingerprint");
+  for (const CorpusTokens& named : {tokens, *load_tokens(folder / "tokens", sources, "fingerprint")}) {
+    EXPECT_EQ(named.sources[0].name, (folder / "en/train.txt").string());
+    EXPECT_EQ(named.sources[1].name, (folder / "de/train.txt").string());
+    EXPECT_EQ(named.sources[2].name, "other.txt");
+  }
+}
+
 TEST(TokenCache, DamageIsFound) {
   const TemporaryFolder folder;
   const std::vector<TextSource> sources{{folder.put("stories.txt", stories(50)), 1}};

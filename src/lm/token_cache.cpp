@@ -76,6 +76,19 @@ Hash128 checksum(const CorpusTokens& tokens) {
   return hasher.finish();
 }
 
+// The names of the files; with their folders where several are called the same.
+std::vector<std::string> names_of(const std::vector<TextSource>& sources) {
+  std::vector<std::string> names;
+  for (const TextSource& source : sources) {
+    const auto same = [&](const TextSource& other) {
+      return other.path.filename() == source.path.filename();
+    };
+    const bool alone = std::ranges::count_if(sources, same) == 1;
+    names.push_back((alone ? source.path.filename() : source.path).string());
+  }
+  return names;
+}
+
 std::string name_of(std::size_t source, const char* part) { return fmt::format("{}.{}", source, part); }
 
 void check_tokens(const Tensor& part, std::int64_t vocabulary, const std::filesystem::path& path) {
@@ -131,10 +144,14 @@ CorpusTokens tokenise(const Corpus& corpus, const Tokenizer& tokenizer,
     if (progress) progress(static_cast<double>(now) / static_cast<double>(total));
   };
   CorpusTokens tokens{{}, tokenizer.size()};
-  for (const auto& source : corpus.sources())
-    tokens.sources.push_back({source.source.path.filename().string(), source.source.weight,
-                              encode(source.training, tokenizer, advance),
+  std::vector<TextSource> files;
+  for (const auto& source : corpus.sources()) files.push_back(source.source);
+  const auto names = names_of(files);
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const SourceText& source = corpus.sources()[i];
+    tokens.sources.push_back({names[i], files[i].weight, encode(source.training, tokenizer, advance),
                               encode(source.validation, tokenizer, advance)});
+  }
   return tokens;
 }
 
@@ -164,12 +181,13 @@ std::optional<CorpusTokens> load_tokens(const std::filesystem::path& path,
   const DeviceScope host{Device{}};  // batches are cut out of them there
   CorpusTokens tokens;
   tokens.vocabulary = std::atoll(metadata(vocabulary_key).c_str());
+  const auto names = names_of(sources);
   for (std::size_t i = 0; i < sources.size(); ++i) {
     for (const char* part : {"training", "validation"})
       if (!file.contains(name_of(i, part)))
         throw FormatError(fmt::format("{}: no tokens called {}", path.string(), name_of(i, part)));
-    tokens.sources.push_back({sources[i].path.filename().string(), sources[i].weight,
-                              file.tensor(name_of(i, "training")), file.tensor(name_of(i, "validation"))});
+    tokens.sources.push_back({names[i], sources[i].weight, file.tensor(name_of(i, "training")),
+                              file.tensor(name_of(i, "validation"))});
     for (const Tensor& part : {tokens.sources.back().training, tokens.sources.back().validation})
       check_tokens(part, tokens.vocabulary, path);
   }

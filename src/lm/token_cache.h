@@ -17,7 +17,7 @@ namespace hearth::lm {
 // The tokens of one source, documents one after the other, each followed by the end-of-text token. i16 where
 // the vocabulary allows it, else i32; in host memory.
 struct SourceTokens {
-  std::string name;  // of the file
+  std::string name;  // of the file; with its folder where another has the same
   double weight = 1;
   Tensor training, validation;
 };
