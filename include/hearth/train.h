@@ -61,7 +61,7 @@ struct CheckpointConfig {
 };
 
 struct EarlyStopping {
-  std::int64_t patience = 0;    // evaluations without improvement that are borne; 0: never stop early
+  std::int64_t patience = 0;    // evaluations in a row without improvement that end the run; 0: never
   double minimum_change = 0.0;  // smallest change that counts as improvement
 };
 
