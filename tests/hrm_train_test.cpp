@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <fstream>
+#include <set>
 
 #include "expect_error.h"
 #include "hearth/error.h"
@@ -198,6 +199,29 @@ TEST(HrmTrainingOptions, FreshPuzzlesAreScored) {
   ASSERT_EQ(figures.size(), 4u);
   EXPECT_EQ(figures[0].first, "30-34 clues");
   EXPECT_EQ(figures[0].second, 0);  // nothing was learned
+}
+
+TEST(HrmTrainingOptions, FreshPuzzlesAreNoneOfThoseTrainedOn) {
+  for (const std::uint64_t seed : {1, 0}) {
+    std::set<Grid> solutions;
+    for (const Puzzle& puzzle : make_puzzles(training_mixture(), 100, seed))
+      solutions.insert(puzzle.solution);
+    for (const SudokuSet& set : evaluation_sets(8, seed))
+      for (const Puzzle& puzzle : set.puzzles) EXPECT_FALSE(solutions.contains(puzzle.solution)) << set.name;
+  }
+}
+
+TEST(HrmTrainingOptions, FiguresThatAreNoNumbersSurviveACheckpoint) {
+  const TemporaryFolder folder;
+  TrainOptions options = tiny(folder.path());
+  const Evaluate evaluate = [](Reasoner&) { return Figures{{"none", std::nan("")}, {"half", 0.5}}; };
+  train(options, easy_puzzles(), evaluate);
+  options.steps += 2;
+  options.resume = train::Resume::required;
+  const TrainResult resumed = train(options, easy_puzzles(), evaluate);
+  ASSERT_EQ(resumed.evaluations.size(), 2u);
+  EXPECT_TRUE(std::isnan(resumed.evaluations[0].figures[0].second));
+  EXPECT_EQ(resumed.evaluations[0].figures[1], std::pair(std::string("half"), 0.5));
 }
 
 TEST(HrmTrainingOptions, ACheckpointOfAnotherSetUpIsRefused) {

@@ -100,7 +100,8 @@ struct SudokuSet {
   std::string name;
   std::vector<Puzzle> puzzles;
 };
-// Fresh puzzles by kind: 30 to 34 clues, 26 to 28, minimal, and rated hard.
+// Fresh puzzles by kind: 30 to 34 clues, 26 to 28, minimal, and rated hard. They are not those that
+// make_puzzles makes of the same seed.
 std::vector<SudokuSet> evaluation_sets(std::int64_t count, std::uint64_t seed);
 // For train(): the shares of those that are solved, of so many of each kind. They come from another sequence
 // than those trained on, whatever its seed.

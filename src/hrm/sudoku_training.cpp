@@ -7,6 +7,8 @@ namespace hearth::hrm {
 namespace {
 
 constexpr std::uint64_t evaluation_seed = 0x5EED0E7A1u;
+// A source of random numbers that make_puzzles does not draw from.
+constexpr std::uint64_t evaluation_stream = 0xF2E54;
 
 class SudokuSource : public ExampleSource {
  public:
@@ -38,7 +40,9 @@ std::shared_ptr<ExampleSource> sudoku_source(std::vector<Puzzle> pool, std::uint
 }
 
 std::vector<SudokuSet> evaluation_sets(std::int64_t count, std::uint64_t seed) {
-  const auto made = [&](const PuzzleKind& kind) { return make_puzzles({kind}, count, seed); };
+  // Of a seed of their own: with that of a training run, they would be its puzzles with fewer clues.
+  const std::uint64_t own = RandomSource(seed, evaluation_stream).next();
+  const auto made = [&](const PuzzleKind& kind) { return make_puzzles({kind}, count, own); };
   return {{"30-34 clues", made({.making = Making::dig, .clues_from = 30, .clues_to = 34})},
           {"26-28 clues", made({.making = Making::dig, .clues_from = 26, .clues_to = 28})},
           {"minimal", made({.making = Making::dig, .clues_from = 0, .clues_to = 0})},
