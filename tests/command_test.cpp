@@ -12,6 +12,7 @@
 #include <set>
 #include <string>
 
+#include "hearth/device.h"
 #include "temporary_folder.h"
 
 namespace hearth {
@@ -638,6 +639,30 @@ TEST_F(ModelCommand, SaysWhatFitsBeforeItLoads) {
   const Ran no_text = run("perplexity nothing.gguf /nowhere/text.txt");
   EXPECT_EQ(no_text.status, 1);
   EXPECT_NE(no_text.errors.find("/nowhere/text.txt"), std::string::npos) << no_text.errors;
+}
+
+// Where not all layers fit a GPU, the CPU runs the others.
+TEST_F(ModelCommand, LayersThatDoNotFitAGpuStayOnTheCpu) {
+  const std::string once = "run '" + stories_file + "' Once -n 4 --temp 0 --ctx 64 --json ";
+  const auto plain = nlohmann::json::parse(run(once + "--device cpu").output);
+  for (const std::string layers : {"1", "4", "5"}) {
+    const auto parts = nlohmann::json::parse(run(once + "--device cpu --gpu-layers " + layers).output);
+    EXPECT_EQ(parts["tokens"], plain["tokens"]);
+  }
+  EXPECT_EQ(run(once + "--gpu-layers 0").status, 2);
+  const Ran more = run(once + "--gpu-layers 6 --device cpu");
+  EXPECT_EQ(more.status, 1);
+  EXPECT_NE(more.errors.find("the model has 5"), std::string::npos) << more.errors;
+  const auto known = devices();
+  if (known.back().kind == DeviceKind::cpu) GTEST_SKIP() << "no GPU";
+  const std::string teller =
+      "run '" HEARTH_MODELS_DIR "/storyteller.gguf' Once -n 2 --temp 0 --ctx 256 --json ";
+  const Ran split = run(teller + "--memory 0.02 --device " + to_string(known.back()));
+  ASSERT_EQ(split.status, 0) << split.errors;
+  EXPECT_NE(split.errors.find("layers fit; the others run on the CPU"), std::string::npos) << split.errors;
+  EXPECT_NE(split.errors.find(" layers) and the CPU"), std::string::npos) << split.errors;
+  EXPECT_EQ(nlohmann::json::parse(split.output)["tokens"],
+            nlohmann::json::parse(run(teller + "--device cpu").output)["tokens"]);
 }
 
 TEST_F(ModelCommand, MeasuresSpeed) {

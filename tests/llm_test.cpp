@@ -7,6 +7,7 @@
 
 #include "hearth/hearth.h"
 #include "hearth/llm.h"
+#include "llm/memory_plan.h"
 #include "llm/model.h"
 #include "test_devices.h"
 
@@ -98,6 +99,77 @@ TEST_F(RealModels, TinyStoriesOf656K) {
     check(models / "tinystories-656K" / "bf16", expected, {.device = device, .cache_dtype = DType::f32},
           device.kind == DeviceKind::cpu ? 2e-3 : 0.15, most);
   }
+}
+
+// The first layers on the CPU, the others elsewhere.
+TEST_F(RealModels, LayersOnTwoDevices) {
+  const Expected expected(models / "stories260K"), tied(models / "tinystories-656K");
+  for (const Device device : tested_devices()) {
+    const std::size_t most = device.kind == DeviceKind::rocm ? 24 : 1000;
+    const std::int64_t layers = 5;
+    for (const std::int64_t there : {std::int64_t{1}, layers - 1}) {
+      const LoadOptions options{.device = device, .gpu_layers = there, .cache_dtype = DType::f32};
+      check(models / "stories260K" / "stories260K.gguf", expected, options, 2e-3, most);
+      const Model model = Model::load(models / "stories260K" / "stories260K.gguf", options);
+      EXPECT_EQ(model.config().layers, layers);
+      EXPECT_EQ(model.device_layers(), there);
+    }
+    const LoadOptions halves{.device = device, .gpu_layers = 1, .cache_dtype = DType::f32};
+    check(models / "tinystories-656K" / "f32", tied, halves, 2e-3, most);
+  }
+}
+
+// ... and so do all other things that touch the cache.
+TEST_F(RealModels, LayersOnTwoDevicesForgetAndRunTogether) {
+  const Expected expected(models / "stories260K");
+  const std::span<const TokenId> all(expected.tokens.data(), 30);
+  const auto results = [&](const LoadOptions& options) {
+    const Model model = Model::load(models / "stories260K" / "stories260K.gguf", options);
+    Session one(model), other(model);
+    one.feed(all.first(24));
+    EXPECT_EQ(one.shift(4), 10);
+    std::vector<std::vector<float>> rows{one.feed(all.subspan(24, 1))};
+    other.feed(all.first(9));
+    Session* const both[] = {&one, &other};
+    const std::vector<TokenId> next[] = {{all[25]}, {all[9], all[10]}};
+    const ScoreRows together = Session::feed_together(both, next);
+    for (std::size_t i = 0; i < 2; ++i) {
+      const auto row = together[i];
+      rows.emplace_back(row.begin(), row.end());
+    }
+    rows.push_back(one.features(all.subspan(26, 1))[0]);
+    return rows;
+  };
+  const auto whole = results({.device = Device{}, .cache_dtype = DType::f32, .sequences = 2});
+  for (const Device device : tested_devices()) {
+    const auto parts =
+        results({.device = device, .gpu_layers = 2, .cache_dtype = DType::f32, .sequences = 2});
+    for (std::size_t i = 0; i < whole.size(); ++i) expect_scores(parts[i], whole[i], 2e-3);
+  }
+}
+
+TEST_F(RealModels, PlansOfMemoryCountLayers) {
+  const auto path = models / "stories260K" / "stories260K.gguf";
+  const Config before = config();
+  const MemoryPlan whole = plan_memory(path, {.device = Device{}});
+  EXPECT_EQ(whole.device_layers, 5);
+  EXPECT_EQ(whole.fitting_layers, 5);
+  Config limited = before;
+  limited.max_memory_gb = 0.7 * static_cast<double>(whole.needed()) / (1 << 30);
+  set_config(limited);
+  const MemoryPlan too_large = plan_memory(path, {.device = Device{}});
+  EXPECT_FALSE(too_large.fits());
+  ASSERT_GT(too_large.fitting_layers, 0);
+  ASSERT_LT(too_large.fitting_layers, 5);
+  const MemoryPlan fitting = plan_memory(path, {.device = Device{}, .gpu_layers = too_large.fitting_layers});
+  EXPECT_TRUE(fitting.fits());
+  // A tied embedding is in both parts.
+  EXPECT_GE(fitting.weights + fitting.host_weights, whole.weights);
+  EXPECT_EQ(fitting.cache + fitting.host_cache, whole.cache);
+  EXPECT_FALSE(plan_memory(path, {.device = Device{}, .gpu_layers = too_large.fitting_layers + 1}).fits());
+  set_config(before);
+  for (const std::int64_t layers : {0, 6})
+    EXPECT_THROW(Model::load(path, {.device = Device{}, .gpu_layers = layers}), ValueError);
 }
 
 // Many tokens at once, from the beginning and after others, are as each by itself.

@@ -66,6 +66,9 @@ struct ModelConfig {
 
 struct LoadOptions {
   Device device = default_device();
+  // So many of the last layers are on the device; the others, and what they have in the cache, are on the
+  // CPU, which computes them first. -1: all are on the device.
+  std::int64_t gpu_layers = -1;
   std::int64_t context = 0;                   // tokens of a sequence; 0: as the model, at most 4096
   DType cache_dtype = DType::f16;             // of keys and values: f32, f16, bf16, q8_0
   std::int64_t sequences = 1;                 // that have room in the cache, each of `context` tokens
@@ -84,9 +87,10 @@ class Model {
 
   const ModelConfig& config() const;
   const Tokenizer& tokenizer() const;  // throws ValueError when the model came without one
-  Device device() const;
-  std::int64_t context() const;      // of a sequence
-  std::size_t weight_bytes() const;  // as they are kept
+  Device device() const;               // of the last layers and the output
+  std::int64_t device_layers() const;  // that are there; the others are on the CPU
+  std::int64_t context() const;        // of a sequence
+  std::size_t weight_bytes() const;    // as they are kept
   std::size_t cache_bytes() const;
   const std::string& chat_template() const;  // as the file has it (hearth/chat_template.h); empty: none
   std::int64_t parameters() const;

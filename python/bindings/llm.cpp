@@ -151,18 +151,20 @@ void bind_llm(nb::module_& parent) {
       .def_static(
           "load",
           [](const std::filesystem::path& path, const std::optional<DeviceIn>& device, std::int64_t context,
-             const DTypeIn& cache_dtype, std::int64_t sequences,
+             const DTypeIn& cache_dtype, std::int64_t sequences, std::int64_t gpu_layers,
              const std::optional<std::function<void(double)>>& progress) {
             LoadOptions options;
             options.device = device_or_default(device);
             options.context = context;
             options.cache_dtype = cache_dtype;
             options.sequences = sequences;
+            options.gpu_layers = gpu_layers;
             if (progress) options.progress = *progress;
             const nb::gil_scoped_release unlocked;
             return Model::load(path, options);
           },
-          "path"_a, "device"_a.none(), "context"_a, "cache_dtype"_a, "sequences"_a, "progress"_a.none())
+          "path"_a, "device"_a.none(), "context"_a, "cache_dtype"_a, "sequences"_a, "gpu_layers"_a,
+          "progress"_a.none())
       .def("tokenizer", [](const Model& self) { return self.tokenizer(); })
       .def("config",
            [](const Model& self) {

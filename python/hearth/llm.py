@@ -292,11 +292,12 @@ class Chat:
             self.messages.append({"role": "assistant", "content": answer})
 
 
-def load(path, device=None, context=0, cache_dtype="float16", sequences=1, progress=None):
+def load(path, device=None, context=0, cache_dtype="float16", sequences=1, progress=None, gpu_layers=-1):
     """Loads a GGUF file or a Hugging Face folder.
 
     context: tokens of a sequence (0: as the model, at most 4096); cache_dtype: of keys and values, "float16", "bfloat16",
     "float32" or, where the size of a head is a multiple of 32, "q8_0"; sequences: how many have room; progress: a function
-    of the part loaded.
+    of the part loaded; gpu_layers: how many of the last layers are on the device, where the CPU is to run the others (-1:
+    all are on the device).
     """
-    return Model(_llm.CoreModel.load(str(path), device, context, cache_dtype, sequences, progress))
+    return Model(_llm.CoreModel.load(str(path), device, context, cache_dtype, sequences, gpu_layers, progress))

@@ -33,7 +33,8 @@ std::pair<TokenId, double> bias_of(const std::string& text) {
   return {token, bias};
 }
 
-void check_memory(const ModelOptions& options, const llm::LoadOptions& load) {
+// Where not all layers fit a GPU, and nobody has said how many should be there, as many as fit are.
+void check_memory(const ModelOptions& options, llm::LoadOptions& load) {
   const llm::MemoryPlan plan = llm::plan_memory(options.model, load);
   if (load.context > plan.context)
     say("hearth: warning: --ctx {} is more than the model has; its context is {}\n", load.context,
@@ -49,6 +50,12 @@ void check_memory(const ModelOptions& options, const llm::LoadOptions& load) {
   }
   const std::string help =
       plan.advice.empty() ? "a smaller model is needed" : "it would fit with " + plan.advice;
+  if (load.device.kind != DeviceKind::cpu && load.gpu_layers < 0 && plan.fitting_layers > 0) {
+    load.gpu_layers = plan.fitting_layers;
+    say("{}: {} of its {} layers fit; the others run on the CPU, which takes longer. {}\n", taken,
+        plan.fitting_layers, plan.layers, plan.advice.empty() ? "" : "All would fit with " + plan.advice);
+    return;
+  }
   const std::string text =
       fmt::format("{}: {} are missing; {}", taken, size_text(plan.needed() - plan.available), help);
   const bool can_try =
@@ -62,6 +69,12 @@ void check_memory(const ModelOptions& options, const llm::LoadOptions& load) {
 void add_model_options(CLI::App& command, ModelOptions& options) {
   add_device_options(command, options.device);
   command.add_option("--memory", options.memory_gb, "GB of the device's memory to use at most")
+      ->check(must_be_positive());
+  command
+      .add_option(
+          "--gpu-layers", options.load.gpu_layers,
+          "How many of the last layers are on the GPU, where the CPU is to run the others (default: all, "
+          "or as many as fit)")
       ->check(must_be_positive());
   command
       .add_option("--ctx", options.load.context, "Tokens of context (default: as the model, at most 4096)")
@@ -174,8 +187,11 @@ llm::Model load_model(const ModelOptions& options) {
   const llm::Model model = llm::Model::load(options.model, load);
   bar.clear();
   if (!options.quiet)
-    say("{}: {}, {:.3g} M parameters, on {}\n", model.config().name, model.config().architecture,
-        static_cast<double>(model.parameters()) * 1e-6, to_string(model.device()));
+    say("{}: {}, {:.3g} M parameters, on {}{}\n", model.config().name, model.config().architecture,
+        static_cast<double>(model.parameters()) * 1e-6, to_string(model.device()),
+        model.device_layers() == model.config().layers
+            ? ""
+            : fmt::format(" ({} of {} layers) and the CPU", model.device_layers(), model.config().layers));
   return model;
 }
 

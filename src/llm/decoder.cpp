@@ -36,18 +36,16 @@ struct Heads {
   Tensor q, k, v;
 };
 
-// `rotation`: none where it has no frequencies.
-Heads project_heads(const Tensor& x, const LayerWeights& w, const Tensor& positions, const Rotation& rotation,
-                    const ModelConfig& c) {
+Heads project_heads(const Tensor& x, const LayerWeights& w, const Tensor& positions, const ModelConfig& c) {
   const std::int64_t n = x.size(0), queries = c.heads * c.head_size, keys = c.groups * c.head_size;
   Heads heads;
-  const bool turns = rotation.frequencies.defined();
+  const bool turns = w.rope.frequencies.defined();
   if (w.qkv.weight.defined()) {
     const Tensor all = project(x, w.qkv);
     const Tensor values = narrow(all, 1, queries + keys, keys).reshape({n, c.groups, c.head_size});
     if (turns && !w.q_norm.defined()) {
       const Tensor both = narrow(all, 1, 0, queries + keys).reshape({n, c.heads + c.groups, c.head_size});
-      const Tensor turned = rotate(both, positions, rotation, c.rope_interleaved);
+      const Tensor turned = rotate(both, positions, w.rope, c.rope_interleaved);
       return {narrow(turned, 1, 0, c.heads), narrow(turned, 1, c.heads, c.groups), values};
     }
     heads = {narrow(all, 1, 0, queries), narrow(all, 1, queries, keys), values};
@@ -62,8 +60,8 @@ Heads project_heads(const Tensor& x, const LayerWeights& w, const Tensor& positi
     heads.k = rms_norm(heads.k, w.k_norm, c.norm_epsilon);
   }
   if (turns) {
-    heads.q = rotate(heads.q, positions, rotation, c.rope_interleaved);
-    heads.k = rotate(heads.k, positions, rotation, c.rope_interleaved);
+    heads.q = rotate(heads.q, positions, w.rope, c.rope_interleaved);
+    heads.k = rotate(heads.k, positions, w.rope, c.rope_interleaved);
   }
   return heads;
 }
@@ -76,12 +74,6 @@ Tensor attend_together(const Tensor& q, const Tensor& keys, const Tensor& values
   const Tensor seen = attention(stacked(q.to(keys.dtype())), stacked(keys), stacked(values),
                                 {.causal = true, .window = window, .scale = scale});
   return squeeze(seen, {0}).transpose(0, 1).to(DType::f32);
-}
-
-Rotation rotation_of(const ModelConfig& c, const Weights& weights, std::size_t layer) {
-  if (!c.without_rope.empty() && c.without_rope[layer]) return {};
-  const bool local = c.windows[layer] > 0 && weights.local_rope.frequencies.defined();
-  return local ? weights.local_rope : weights.rope;
 }
 
 void store_scaled(Tensor& bytes, Tensor& scales, const Tensor& slots, const Tensor& x) {
@@ -129,17 +121,25 @@ DecoderInput::DecoderInput(const std::vector<Tensor>& in)
   if (in.size() > 3) history = in[3];
 }
 
-Tensor features(const ModelConfig& c, const Weights& weights, KeyValueCache& cache,
-                const DecoderInput& input) {
-  const auto norm = [&](const Tensor& x, const Tensor& weight) {
-    return weight.defined() ? rms_norm(x, weight, c.norm_epsilon) : x;
-  };
-  Tensor x = take(weights.embedding, input.tokens, 0).to(DType::f32);
-  if (c.embedding_scale != 1) x = x * c.embedding_scale;
-  for (std::size_t layer = 0; layer < weights.layers.size(); ++layer) {
+namespace {
+
+Tensor norm_of(const ModelConfig& c, const Tensor& x, const Tensor& weight) {
+  return weight.defined() ? rms_norm(x, weight, c.norm_epsilon) : x;
+}
+
+}  // namespace
+
+Tensor embed(const ModelConfig& c, const Weights& weights, const DecoderInput& input) {
+  const Tensor x = take(weights.embedding, input.tokens, 0).to(DType::f32);
+  return c.embedding_scale != 1 ? x * c.embedding_scale : x;
+}
+
+Tensor through_layers(const ModelConfig& c, const Weights& weights, KeyValueCache& cache,
+                      const DecoderInput& input, Tensor x, std::int64_t first, std::int64_t end) {
+  const auto norm = [&](const Tensor& t, const Tensor& weight) { return norm_of(c, t, weight); };
+  for (auto layer = static_cast<std::size_t>(first); layer < static_cast<std::size_t>(end); ++layer) {
     const LayerWeights& w = weights.layers[layer];
-    const Heads heads =
-        project_heads(norm(x, w.attention_norm), w, input.positions, rotation_of(c, weights, layer), c);
+    const Heads heads = project_heads(norm(x, w.attention_norm), w, input.positions, c);
     Tensor &keys = cache.keys[layer], &values = cache.values[layer];
     const CachedAttentionOptions options{.scale = c.attention_scale,
                                          .window = c.windows[layer],
@@ -172,23 +172,27 @@ Tensor features(const ModelConfig& c, const Weights& weights, KeyValueCache& cac
                                                 : feed_forward(normed, w.feed_forward, c);
     x = x + norm(fed, w.post_feed_forward_norm);
   }
-  return norm(take(x, input.wanted, 0), weights.norm);
+  return x;
 }
 
-Tensor decode(const ModelConfig& c, const Weights& weights, KeyValueCache& cache, const DecoderInput& input) {
-  return soft_capped(project(features(c, weights, cache, input), weights.output), c.output_soft_cap);
+Tensor features(const ModelConfig& c, const Weights& weights, const DecoderInput& input, const Tensor& x) {
+  return norm_of(c, take(x, input.wanted, 0), weights.norm);
+}
+
+Tensor scores(const ModelConfig& c, const Weights& weights, const Tensor& of) {
+  return soft_capped(project(of, weights.output), c.output_soft_cap);
 }
 
 // Layer by layer, so that little memory is needed.
-void move_tokens(const ModelConfig& c, const Weights& weights, KeyValueCache& cache, const Tensor& from,
-                 const Tensor& to, std::int64_t by) {
+void move_tokens(const ModelConfig& c, const Weights& weights, KeyValueCache& cache, std::int64_t first,
+                 std::int64_t end, const Tensor& from, const Tensor& to, std::int64_t by) {
   const Tensor turns = full({from.size(0)}, static_cast<double>(by), DType::i64);
-  for (std::size_t layer = 0; layer < weights.layers.size(); ++layer) {
+  for (auto layer = static_cast<std::size_t>(first); layer < static_cast<std::size_t>(end); ++layer) {
     Tensor &keys = cache.keys[layer], &values = cache.values[layer];
     const bool scaled = !cache.key_scales.empty();
     Tensor moved =
         scaled ? take_scaled(keys, cache.key_scales[layer], from) : take(keys, from, 0).to(DType::f32);
-    Rotation rotation = rotation_of(c, weights, layer);
+    Rotation rotation = weights.layers[layer].rope;
     rotation.scale = 1;  // they have been scaled
     if (rotation.frequencies.defined()) moved = rotate(moved, turns, rotation, c.rope_interleaved);
     values.assign(store_rows(values, to, take(values, from, 0)));

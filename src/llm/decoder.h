@@ -29,16 +29,20 @@ struct DecoderInput {
   explicit DecoderInput(const std::vector<Tensor>& in);
 };
 
-// What the last norm gives of the tokens that are wanted, (m, width), f32. Keys and values of all tokens are
-// put into the cache first.
-Tensor features(const ModelConfig& config, const Weights& weights, KeyValueCache& cache,
-                const DecoderInput& input);
+// What goes through the layers: (n, width), f32.
+Tensor embed(const ModelConfig& config, const Weights& weights, const DecoderInput& input);
+// What comes out of layers [first, end). Keys and values of all tokens are put into the cache first.
+Tensor through_layers(const ModelConfig& config, const Weights& weights, KeyValueCache& cache,
+                      const DecoderInput& input, Tensor x, std::int64_t first, std::int64_t end);
+// What the last norm gives of the tokens that are wanted, (m, width), f32.
+Tensor features(const ModelConfig& config, const Weights& weights, const DecoderInput& input,
+                const Tensor& x);
 // The scores of what follows them, (m, vocabulary), f32.
-Tensor decode(const ModelConfig& config, const Weights& weights, KeyValueCache& cache,
-              const DecoderInput& input);
+Tensor scores(const ModelConfig& config, const Weights& weights, const Tensor& features);
 
-// Moves keys and values from slots to others, (n,) i64, of tokens whose positions change by so many.
-void move_tokens(const ModelConfig& config, const Weights& weights, KeyValueCache& cache, const Tensor& from,
-                 const Tensor& to, std::int64_t by);
+// In layers [first, end), moves keys and values from slots to others, (n,) i64, of tokens whose positions
+// change by so many.
+void move_tokens(const ModelConfig& config, const Weights& weights, KeyValueCache& cache, std::int64_t first,
+                 std::int64_t end, const Tensor& from, const Tensor& to, std::int64_t by);
 
 }  // namespace hearth::llm

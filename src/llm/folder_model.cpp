@@ -211,11 +211,11 @@ ModelFile open_folder_model(const std::filesystem::path& path) {
   model.contains = [shards, tied](const std::string& name) {
     return !(tied && name == "output.weight") && !shards->find(name).empty();
   };
-  model.size = [shards] {
-    FileSize size;
+  model.size = [shards, config = model.config] {
+    FileSize size(config);
     for (const auto& [name, place] : shards->places) {
-      size.bytes += shards->files[place.file].bytes(place.name);
-      size.numbers += element_count(shards->files[place.file].shape(place.name));
+      const auto& file = shards->files[place.file];
+      size.add(name, file.bytes(place.name), element_count(file.shape(place.name)));
     }
     return size;
   };

@@ -180,12 +180,10 @@ ModelFile open_gguf_model(const std::filesystem::path& path) {
     // Files have the gate of the shared expert as a vector, or as a matrix of one row.
     return name.ends_with("ffn_gate_inp_shexp.weight") ? tensor.reshape({1, -1}) : tensor;
   };
-  model.size = [file] {
-    FileSize size;
-    for (const auto& name : file.names()) {
-      size.bytes += file.bytes(name).size();
-      size.numbers += element_count(file.shape(name));
-    }
+  model.size = [file, config = model.config] {
+    FileSize size(config);
+    for (const auto& name : file.names())
+      size.add(name, file.bytes(name).size(), element_count(file.shape(name)));
     return size;
   };
   model.names = [file] { return file.names(); };

@@ -36,10 +36,14 @@ class Watch {
  public:
   Watch(Model::State& state, Importance& importance)
       : state_(state), step_(state.step), projections_(projections_of(state.weights)) {
+    if (state.stages.size() > 1) throw ValueError("[Importance] all layers must be on one device");
     for (Projection* projection : projections_) projection->squares = std::make_shared<Tensor>();
     state.step = [this, &importance](const std::vector<Tensor>& in) {
       const DecoderInput input(in);
-      std::vector<Tensor> results{decode(state_.config, state_.weights, state_.cache, input)};
+      const Tensor x = through_layers(state_.config, state_.weights, state_.cache, input,
+                                      embed(state_.config, state_.weights, input), 0, state_.config.layers);
+      std::vector<Tensor> results{
+          scores(state_.config, state_.weights, features(state_.config, state_.weights, input, x))};
       for (const Projection* projection : projections_) results.push_back(*projection->squares);
       std::vector<Tensor> computed = results;
       const KeyValueCache& cache = state_.cache;

@@ -68,13 +68,37 @@ MemoryPlan plan_memory(const std::filesystem::path& path, const LoadOptions& opt
 }
 
 MemoryPlan plan_memory(const ModelFile& file, const LoadOptions& options) {
-  MemoryPlan plan;
   const FileSize size = file.size();
-  plan.weights = size.bytes;
-  plan.context = context_of(file.config, options);
-  plan.cache = cache_bytes_of(file.config, options);
-  plan.working = (plan.weights + plan.cache) / 20;
-  plan.available = available_on(options.device);
+  const std::size_t cache = cache_bytes_of(file.config, options);
+  const bool tied = !file.contains("output.weight");
+  // With so many of the last layers on the device. Where that is not all, the embedding stays behind; as the
+  // output it is there all the same.
+  const auto with = [&](std::int64_t on_device) {
+    MemoryPlan plan;
+    plan.layers = file.config.layers;
+    plan.device_layers = on_device;
+    plan.context = context_of(file.config, options);
+    plan.available = available_on(options.device);
+    std::size_t left = 0;
+    for (std::int64_t i = 0; i < plan.layers - on_device; ++i)
+      left += size.layers[static_cast<std::size_t>(i)];
+    const bool split = on_device < plan.layers;
+    const std::size_t left_cache =
+        cache / static_cast<std::size_t>(plan.layers) * static_cast<std::size_t>(plan.layers - on_device);
+    plan.weights = size.bytes - left - (split && !tied ? size.embedding : 0);
+    plan.cache = cache - left_cache;
+    plan.working = (plan.weights + plan.cache) / 20;
+    if (split) {
+      plan.host_weights = left + size.embedding;
+      plan.host_cache = left_cache;
+      plan.host_available = available_on(Device{});
+    }
+    return plan;
+  };
+  const std::vector<Placement> placements = placements_of(file.config, options);
+  MemoryPlan plan = with(placements.back().end - placements.back().first);
+  plan.fitting_layers = plan.device_layers;
+  while (plan.fitting_layers > 0 && !with(plan.fitting_layers).fits()) --plan.fitting_layers;
   if (!plan.fits()) plan.advice = advice_for(plan, options, file.config, size.numbers);
   return plan;
 }

@@ -59,17 +59,37 @@ Totals totals_of(const Weights& w) {
   return totals;
 }
 
-KeyValueCache make_cache(const ModelConfig& c, std::int64_t pages, DType dtype) {
+KeyValueCache make_cache(const ModelConfig& c, const std::vector<Placement>& placements, std::int64_t pages,
+                         DType dtype) {
   KeyValueCache cache;
   cache.page = page_size;
   const bool scaled = dtype == DType::q8_0;
-  for (std::int64_t i = 0; scaled && i < c.layers; ++i)
-    for (std::vector<Tensor>* list : {&cache.key_scales, &cache.value_scales})
-      list->push_back(zeros({pages * page_size, c.groups, c.head_size / scaled_run}, DType::f16).eval());
-  for (std::int64_t i = 0; i < c.layers; ++i)
-    for (std::vector<Tensor>* list : {&cache.keys, &cache.values})
-      list->push_back(zeros({pages * page_size, c.groups, c.head_size}, scaled ? DType::i8 : dtype).eval());
+  for (const Placement& placement : placements) {
+    const DeviceScope here(placement.device);
+    const std::int64_t layers = placement.end - placement.first;
+    for (std::int64_t i = 0; scaled && i < layers; ++i)
+      for (std::vector<Tensor>* list : {&cache.key_scales, &cache.value_scales})
+        list->push_back(zeros({pages * page_size, c.groups, c.head_size / scaled_run}, DType::f16).eval());
+    for (std::int64_t i = 0; i < layers; ++i)
+      for (std::vector<Tensor>* list : {&cache.keys, &cache.values})
+        list->push_back(zeros({pages * page_size, c.groups, c.head_size}, scaled ? DType::i8 : dtype).eval());
+  }
   return cache;
+}
+
+// What a stage makes of its arguments.
+Tensor through_stage(Model::State& s, const Stage& stage, const DecoderInput& input, const Tensor& handed) {
+  const Tensor x = handed.defined() ? handed : embed(s.config, s.weights, input);
+  return through_layers(s.config, s.weights, s.cache, input, x, stage.place.first, stage.place.end);
+}
+Tensor last_features(Model::State& s, std::vector<Tensor> in) {
+  Tensor handed;
+  if (s.stages.size() > 1) {
+    handed = in.back();
+    in.pop_back();
+  }
+  const DecoderInput input(in);
+  return features(s.config, s.weights, input, through_stage(s, s.stages.back(), input, handed));
 }
 
 Tensor indices(const std::vector<std::int64_t>& values, Device device) {
@@ -127,27 +147,33 @@ Model make_model(const ModelFile& file, const LoadOptions& options) {
     refuse(file.path, fmt::format("the tokenizer has {} tokens, the model {}", state->tokenizer->size(),
                                   file.config.vocabulary));
   state->chat_template = file.chat_template;
+  const std::vector<Placement> placements = placements_of(file.config, options);
+  for (const Placement& placement : placements) state->stages.push_back({.place = placement});
   state->device = options.device;
   state->context = context_of(file.config, options);
   const DeviceScope here(options.device);
   if (state->tokenizer && state->tokenizer->size() < file.config.vocabulary)
     state->no_tokens = scores_of_padding(state->tokenizer->size(), file.config.vocabulary, options.device);
   // What does not fit the memory had better stay in the file, from where it can be read again.
-  const bool repack = options.repack && options.device.kind == DeviceKind::cpu &&
-                      (!file.size || plan_memory(file, options).fits());
-  state->weights = load_weights(file, options.device, state->context, repack, options.progress);
+  const bool repack = options.repack && placements.front().device.kind == DeviceKind::cpu &&
+                      (!file.size || plan_memory(file, options).fits_host());
+  state->weights = load_weights(file, placements, state->context, repack, options.progress);
   const Totals totals = totals_of(state->weights);
   state->weight_bytes = totals.bytes;
   state->parameters = totals.elements;
   const std::int64_t pages = pages_of(state->context) * options.sequences;
-  state->cache = make_cache(file.config, pages, kept);
+  state->cache = make_cache(file.config, placements, pages, kept);
   state->cache_bytes = cache_bytes_of(file.config, options);
   for (std::int64_t page = pages; page-- > 0;) state->free_pages.push_back(page);
   state->most_sequences = options.sequences;
   // The function keeps no reference to the state that keeps it.
   Model::State* const raw = state.get();
+  if (state->stages.size() > 1)
+    state->stages[0].step = compile([raw](const std::vector<Tensor>& in) {
+      return std::vector<Tensor>{through_stage(*raw, raw->stages[0], DecoderInput(in), {})};
+    });
   state->step = compile([raw](const std::vector<Tensor>& in) {
-    std::vector<Tensor> out{decode(raw->config, raw->weights, raw->cache, DecoderInput(in))};
+    std::vector<Tensor> out{scores(raw->config, raw->weights, last_features(*raw, in))};
     if (raw->no_tokens.defined()) out[0] = out[0] + raw->no_tokens;
     const std::int64_t block = score_block(raw->config.vocabulary);
     if (out[0].nbytes() >= raw->kept_from && block > 0) out.push_back(best_of_blocks(out[0], block));
@@ -155,15 +181,18 @@ Model make_model(const ModelFile& file, const LoadOptions& options) {
   });
   state->pick = pick_blocks();
   if (options.device.kind != DeviceKind::cpu) state->kept_from = std::size_t{2} << 20;
-  state->feature_step = compile([raw](const std::vector<Tensor>& in) {
-    return std::vector<Tensor>{features(raw->config, raw->weights, raw->cache, DecoderInput(in))};
-  });
+  state->feature_step =
+      compile([raw](const std::vector<Tensor>& in) { return std::vector<Tensor>{last_features(*raw, in)}; });
   return Model(std::move(state));
 }
 
 const ModelConfig& Model::config() const { return state_->config; }
 const Tokenizer& Model::tokenizer() const { return state_->tokenizer_or_throw(); }
 Device Model::device() const { return state_->device; }
+std::int64_t Model::device_layers() const {
+  const Placement& last = state_->stages.back().place;
+  return last.end - last.first;
+}
 std::int64_t Model::context() const { return state_->context; }
 std::size_t Model::weight_bytes() const { return state_->weight_bytes; }
 std::size_t Model::cache_bytes() const { return state_->cache_bytes; }
@@ -265,13 +294,13 @@ ScoreRows Model::State::append_together(std::span<const Piece> pieces) {
 }
 
 std::int64_t Model::State::chunk_size() const {
-  return device.kind == DeviceKind::cpu ? cpu_chunk : gpu_chunk;
+  return stages.front().place.device.kind == DeviceKind::cpu ? cpu_chunk : gpu_chunk;
 }
 
 // The kernel for attention over pages has a query at a time; the other, for many, has tiles of them, but no
 // soft cap.
-bool Model::State::attends_together(std::int64_t tokens) const {
-  return device.kind != DeviceKind::cpu && tokens >= attend_together_from && config.attention_soft_cap == 0;
+bool Model::State::attends_together(Device on, std::int64_t tokens) const {
+  return on.kind != DeviceKind::cpu && tokens >= attend_together_from && config.attention_soft_cap == 0;
 }
 
 void Model::State::give_pages(Sequence& sequence, std::int64_t tokens) {
@@ -284,10 +313,12 @@ void Model::State::give_pages(Sequence& sequence, std::int64_t tokens) {
 
 // Into the memory that had them last time, if they are as many: where a graph finds its arguments elsewhere,
 // every launch that has one must be changed.
-void Model::State::upload(const std::vector<Indices>& given) {
+std::vector<Tensor> Model::State::arguments(Stage& stage, const std::vector<Indices>& given,
+                                            const Tensor& handed) {
   const auto fits = [](const Tensor& tensor, const Indices& indices) {
     return tensor.shape() == indices.shape;
   };
+  std::vector<Tensor>& inputs = stage.inputs;
   const bool again = std::equal(inputs.begin(), inputs.end(), given.begin(), given.end(), fits);
   if (!again) inputs.clear();
   for (std::size_t i = 0; i < given.size(); ++i) {
@@ -295,8 +326,18 @@ void Model::State::upload(const std::vector<Indices>& given) {
     if (again)
       overwrite(inputs[i], bytes);
     else
-      inputs.push_back(from_host(bytes, given[i].shape, DType::i64, device));
+      inputs.push_back(from_host(bytes, given[i].shape, DType::i64, stage.place.device));
   }
+  std::vector<Tensor> all = inputs;
+  if (handed.defined()) {
+    const HostElements elements(handed);
+    if (stage.handed.defined() && stage.handed.shape() == handed.shape())
+      overwrite(stage.handed, elements.bytes());
+    else
+      stage.handed = from_host(elements.bytes(), handed.shape(), handed.dtype(), stage.place.device);
+    all.push_back(stage.handed);
+  }
+  return all;
 }
 
 void Model::State::run(std::span<const Piece> pieces, Output output,
@@ -324,21 +365,29 @@ void Model::State::run(std::span<const Piece> pieces, Output output,
   const bool any_wanted = !wanted.empty();
   if (!any_wanted) wanted.push_back(0);
   const NoGrad no_gradients;
-  const DeviceScope here(device);
   const auto count = static_cast<std::int64_t>(ids.size());
   std::vector<std::int64_t> all = std::move(ids);
   for (const auto* more : {&owners, &positions, &slots}) all.insert(all.end(), more->begin(), more->end());
   std::vector<Indices> given{{std::move(all), {4, count}},
                              {std::move(table), {static_cast<std::int64_t>(pieces.size()), pages}},
                              {wanted, {static_cast<std::int64_t>(wanted.size())}}};
-  if (pieces.size() == 1 && attends_together(count)) {
-    const Sequence& sequence = *pieces[0].sequence;
-    for (std::int64_t i = 0; i <= positions.back(); ++i) history.push_back(slot_of(sequence, i));
-    given.push_back({std::move(history), {positions.back() + 1}});
+  Tensor handed;
+  for (Stage& stage : stages) {
+    const Device on = stage.place.device;
+    const DeviceScope here(on);
+    if (given.size() == 3 && pieces.size() == 1 && attends_together(on, count)) {
+      const Sequence& sequence = *pieces[0].sequence;
+      for (std::int64_t i = 0; i <= positions.back(); ++i) history.push_back(slot_of(sequence, i));
+      given.push_back({std::move(history), {positions.back() + 1}});
+    }
+    const std::vector<Tensor> in = arguments(stage, given, handed);
+    if (stage.step) {
+      handed = stage.step(in)[0];
+      continue;
+    }
+    const auto result = output == Output::scores ? step(in) : feature_step(in);
+    if (any_wanted) take(result);
   }
-  upload(given);
-  const auto result = output == Output::scores ? step(inputs) : feature_step(inputs);
-  if (any_wanted) take(result);
   for (const Piece& piece : pieces)
     piece.sequence->tokens.insert(piece.sequence->tokens.end(), piece.tokens.begin(), piece.tokens.end());
 }
@@ -366,8 +415,12 @@ std::int64_t Model::State::shift(Sequence& sequence, std::int64_t keep) {
     to.push_back(slot_of(sequence, position - dropped));
   }
   const NoGrad no_gradients;
-  const DeviceScope here(device);
-  move_tokens(config, weights, cache, indices(from, device), indices(to, device), -dropped);
+  for (const Stage& stage : stages) {
+    const Placement& place = stage.place;
+    const DeviceScope here(place.device);
+    move_tokens(config, weights, cache, place.first, place.end, indices(from, place.device),
+                indices(to, place.device), -dropped);
+  }
   sequence.tokens.erase(sequence.tokens.begin() + keep, sequence.tokens.begin() + keep + dropped);
   truncate(sequence, count - dropped);
   return dropped;

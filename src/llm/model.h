@@ -22,6 +22,16 @@ struct Sequence {
 
 enum class Output { scores, features };
 
+// Layers that run on one device, after those of the stage before. The first stage has the embedding, too, the
+// last one the output.
+struct Stage {
+  Placement place;
+  // Arguments as in DecoderInput, and after the first stage what the one before has made of the tokens.
+  Compiled::Function step{};     // not of the last
+  std::vector<Tensor> inputs{};  // of the last time
+  Tensor handed{};               // what the stage before made, on this device
+};
+
 // Tokens to be appended to a sequence, of the last `wanted` of which the output is asked for.
 struct Piece {
   Sequence* sequence;
@@ -33,7 +43,8 @@ struct Model::State {
   ModelConfig config;
   std::optional<Tokenizer> tokenizer;
   std::string chat_template;
-  Device device;
+  Device device;  // of the last stage
+  std::vector<Stage> stages;
   Weights weights;
   KeyValueCache cache;
   // Added to scores: -infinity for ids that the tokenizer has no token for. Undefined where there are none.
@@ -43,11 +54,11 @@ struct Model::State {
   std::int64_t sequences = 0, most_sequences = 1;
   std::size_t weight_bytes = 0, cache_bytes = 0;
   std::int64_t parameters = 0;
-  // Arguments as in DecoderInput; the best of blocks of the scores follow them where they are to stay.
+  // The last stage. Arguments as of the others; it gives scores, and the best of blocks of them where they
+  // are to stay.
   Compiled::Function step;
-  Compiled::Function feature_step;  // the same
+  Compiled::Function feature_step;  // gives features instead
   Compiled::Function pick;          // as pick_blocks() makes it
-  std::vector<Tensor> inputs;       // of the last step
   std::shared_ptr<float> scores;    // of the last step of several sequences
   std::size_t most_scores = 0;      // for which there is room
   std::size_t kept_from =
@@ -69,12 +80,13 @@ struct Model::State {
 
  private:
   void check(const Piece& piece) const;
-  bool attends_together(std::int64_t tokens) const;
+  bool attends_together(Device on, std::int64_t tokens) const;
   struct Indices {
     std::vector<std::int64_t> values;
     Shape shape;
   };
-  void upload(const std::vector<Indices>& given);
+  // What a stage computes from.
+  std::vector<Tensor> arguments(Stage& stage, const std::vector<Indices>& given, const Tensor& handed);
   void give_pages(Sequence& sequence, std::int64_t tokens);
   std::int64_t width_of(Output output) const;
   void append_into(std::span<float> rows, Sequence& sequence, std::span<const TokenId> tokens,

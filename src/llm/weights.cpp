@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 
+#include "hearth/error.h"
 #include "hearth/eval.h"
 #include "hearth/ops.h"
 #include "llm/refuse.h"
@@ -17,31 +19,49 @@ namespace {
 
 class Loader {
  public:
-  Loader(const ModelFile& file, Device device, std::int64_t context, bool repack,
+  Loader(const ModelFile& file, std::vector<Placement> placements, std::int64_t context, bool repack,
          const std::function<void(double)>& progress)
-      : file_(file), device_(device), context_(context), repack_(repack), progress_(progress) {}
+      : file_(file),
+        placements_(std::move(placements)),
+        context_(context),
+        repack_(repack),
+        progress_(progress) {}
   // Only looks at the shapes.
   explicit Loader(const ModelFile& file)
-      : file_(file), device_(Device{}), context_(0), repack_(false), loads_(false) {}
+      : file_(file),
+        placements_{{Device{}, 0, file.config.layers}},
+        context_(0),
+        repack_(false),
+        loads_(false) {}
 
   Weights run() {
     const ModelConfig& c = file_.config;
     Weights weights;
     // Without an output matrix of its own, the embedding serves as one.
-    const bool tied = !file_.contains("output.weight");
-    weights.embedding = tied ? matrix("token_embd.weight", {c.vocabulary, c.width})
-                             : as_in_file("token_embd.weight", {c.vocabulary, c.width});
-    for (std::int64_t i = 0; i < c.layers; ++i) {
-      weights.layers.push_back(layer(fmt::format("blk.{}.", i)));
-      if (progress_) progress_(static_cast<double>(i + 1) / static_cast<double>(c.layers));
+    const bool tied = !file_.contains("output.weight"), together = placements_.size() == 1;
+    device_ = placements_.front().device;
+    weights.embedding = tied && together ? matrix("token_embd.weight", {c.vocabulary, c.width})
+                                         : as_in_file("token_embd.weight", {c.vocabulary, c.width});
+    for (const Placement& placement : placements_) {
+      device_ = placement.device;
+      const Rotation rope = rotation(c.rope);
+      const Rotation local = c.local_rope.frequencies.empty() ? rope : rotation(c.local_rope);
+      for (std::int64_t i = placement.first; i < placement.end; ++i) {
+        const auto at = static_cast<std::size_t>(i);
+        weights.layers.push_back(layer(fmt::format("blk.{}.", i)));
+        if (c.without_rope.empty() || !c.without_rope[at])
+          weights.layers.back().rope = c.windows[at] > 0 ? local : rope;
+        if (progress_) progress_(static_cast<double>(i + 1) / static_cast<double>(c.layers));
+      }
     }
     weights.norm = vector("output_norm.weight", c.width);
-    if (tied)
-      weights.output = {weights.embedding, {}, {"token_embd.weight"}, {}};
-    else
+    if (!tied)
       weights.output = projection("output", c.vocabulary, c.width);
-    weights.rope = rotation(c.rope);
-    if (!c.local_rope.frequencies.empty()) weights.local_rope = rotation(c.local_rope);
+    else
+      weights.output = {together ? weights.embedding : matrix("token_embd.weight", {c.vocabulary, c.width}),
+                        {},
+                        {"token_embd.weight"},
+                        {}};
     return weights;
   }
 
@@ -130,7 +150,7 @@ class Loader {
   // in type, or where the CPU reads weights where the file has them.
   std::optional<Projection> stacked(const std::vector<Part>& parts, std::int64_t columns) {
     const bool on_cpu = device_.kind == DeviceKind::cpu;
-    if (on_cpu && !repack_) return std::nullopt;
+    if (on_cpu && !repacks()) return std::nullopt;
     std::vector<Tensor> weights, biases;
     std::int64_t rows = 0;
     Projection result;
@@ -166,6 +186,8 @@ class Loader {
     return result;
   }
 
+  bool repacks() const { return repack_ && device_.kind == DeviceKind::cpu; }
+
   void forget(const std::string& name) {
     if (file_.forget) file_.forget(name);
   }
@@ -185,7 +207,7 @@ class Loader {
   // To be multiplied with.
   Tensor matrix(const std::string& name, const Shape& shape) {
     const Tensor tensor = checked(name, shape);
-    if (repack_)
+    if (repacks())
       if (const auto better = repacked({&tensor, 1}, shape)) {
         forget(name);
         return *better;
@@ -200,9 +222,10 @@ class Loader {
   }
 
   const ModelFile& file_;
-  const Device device_;
+  const std::vector<Placement> placements_;
+  Device device_;  // where tensors go now
   const std::int64_t context_;
-  const bool repack_;  // the device is the CPU
+  const bool repack_;  // on the CPU
   const bool loads_ = true;
   std::map<std::string, Tensor> loaded_;  // and not used yet
   const std::function<void(double)> progress_ = {};
@@ -210,12 +233,37 @@ class Loader {
 
 }  // namespace
 
-Weights load_weights(const ModelFile& file, Device device, std::int64_t context, bool repack,
-                     const std::function<void(double)>& progress) {
-  return Loader(file, device, context, repack, progress).run();
+Weights load_weights(const ModelFile& file, const std::vector<Placement>& placements, std::int64_t context,
+                     bool repack, const std::function<void(double)>& progress) {
+  return Loader(file, placements, context, repack, progress).run();
 }
 
 void check_weights(const ModelFile& file) { Loader(file).run(); }
+
+std::vector<Placement> placements_of(const ModelConfig& config, const LoadOptions& options) {
+  if (options.gpu_layers < 0 || options.gpu_layers == config.layers)
+    return {{options.device, 0, config.layers}};
+  if (options.gpu_layers == 0 || options.gpu_layers > config.layers)
+    throw ValueError(fmt::format("[Model::load] {} layers on {}: the model has {}", options.gpu_layers,
+                                 to_string(options.device), config.layers));
+  const std::int64_t before = config.layers - options.gpu_layers;
+  return {{Device{}, 0, before}, {options.device, before, config.layers}};
+}
+
+void FileSize::add(std::string_view name, std::size_t size, std::int64_t count) {
+  bytes += size;
+  numbers += count;
+  if (name.find("token_embd.") != name.npos || name.find("embed_tokens.") != name.npos) embedding += size;
+  for (const std::string_view before : {"blk.", "layers."}) {
+    const auto at = name.find(before);
+    if (at == name.npos) continue;
+    const std::string_view rest = name.substr(at + before.size());
+    std::size_t layer = 0;
+    const auto parsed = std::from_chars(rest.data(), rest.data() + rest.size(), layer);
+    if (parsed.ec == std::errc() && layer < layers.size()) layers[layer] += size;
+    return;
+  }
+}
 
 ModelFile open_model(const std::filesystem::path& path) {
   return std::filesystem::is_directory(path) ? open_folder_model(path) : open_gguf_model(path);

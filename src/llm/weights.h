@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "hearth/llm.h"
@@ -32,7 +33,14 @@ struct Experts {
   Projection shared_gate;
 };
 
+// Frequencies of the pairs, f64, and what turned features are multiplied with.
+struct Rotation {
+  Tensor frequencies;
+  double scale = 1;
+};
+
 struct LayerWeights {
+  Rotation rope;  // without frequencies: it does not see positions
   Tensor attention_norm, post_attention_norm, feed_forward_norm, post_feed_forward_norm;
   Projection q, k, v, qkv, out;  // q, k, v or qkv
   Tensor q_norm, k_norm;
@@ -40,24 +48,31 @@ struct LayerWeights {
   Experts experts;
 };
 
-// Frequencies of the pairs, f64, and what turned features are multiplied with.
-struct Rotation {
-  Tensor frequencies;
-  double scale = 1;
-};
-
 struct Weights {
   Tensor embedding;
   std::vector<LayerWeights> layers;
   Tensor norm;
   Projection output;
-  Rotation rope, local_rope;
 };
+
+// Layers [first, end) on a device.
+struct Placement {
+  Device device;
+  std::int64_t first = 0, end = 0;
+};
+// Where the options have all layers, in their order. Throws ValueError for more layers than there are.
+std::vector<Placement> placements_of(const ModelConfig& config, const LoadOptions& options);
 
 // Of all tensors of a file.
 struct FileSize {
   std::size_t bytes = 0;
   std::int64_t numbers = 0;
+  std::size_t embedding = 0;             // bytes of that
+  std::vector<std::size_t> layers = {};  // bytes of each
+
+  explicit FileSize(const ModelConfig& config) : layers(static_cast<std::size_t>(config.layers)) {}
+  // A tensor by its name in GGUF or in a folder of Hugging Face.
+  void add(std::string_view name, std::size_t size, std::int64_t count);
 };
 
 // A model file, opened: its configuration, and its tensors under the names that GGUF gives them.
@@ -78,11 +93,11 @@ ModelFile open_model(const std::filesystem::path& path);
 ModelFile open_gguf_model(const std::filesystem::path& path);
 ModelFile open_folder_model(const std::filesystem::path& path);
 
-// All weights on a device, with the shapes that the configuration demands, for sequences of up to `context`
-// tokens; on a CPU repacked, where asked for and of use. Throws FormatError for one that is missing or of
-// another shape.
-Weights load_weights(const ModelFile& file, Device device, std::int64_t context, bool repack,
-                     const std::function<void(double)>& progress);
+// All weights on their devices (the embedding with the first layer, the output with the last), with the
+// shapes that the configuration demands, for sequences of up to `context` tokens; on a CPU repacked, where
+// asked for and of use. Throws FormatError for one that is missing or of another shape.
+Weights load_weights(const ModelFile& file, const std::vector<Placement>& placements, std::int64_t context,
+                     bool repack, const std::function<void(double)>& progress);
 // Throws FormatError as load_weights() does, and loads nothing.
 void check_weights(const ModelFile& file);
 

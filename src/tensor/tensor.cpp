@@ -332,9 +332,7 @@ Tensor Tensor::scalar_double(double value) { return make_constant(value, DType::
 namespace {
 Tensor filled(const Shape& shape, double value, DType dtype, const char* operation) {
   check_shape(shape, dtype, operation);
-  const Tensor number = cast(make_constant(value, DType::f64), dtype);
-  number.variable()->node->placed = true;
-  return broadcast_to(number, shape);
+  return broadcast_to(cast(make_constant(value, DType::f64), dtype), shape);
 }
 }  // namespace
 
@@ -345,7 +343,9 @@ Tensor zeros_like(const Tensor& x) { return full_like(x, 0); }
 Tensor ones_like(const Tensor& x) { return full_like(x, 1); }
 Tensor full_like(const Tensor& x, double value) {
   const DeviceScope here(x.device());
-  return full(x.shape(), value, x.dtype());
+  const Tensor result = full(x.shape(), value, x.dtype());
+  if (NodeRef& node = result.variable()->node; node->op == Op::constant) node->placed = true;
+  return result;
 }
 
 Tensor arange(double start, double stop, double step, DType dtype) {
