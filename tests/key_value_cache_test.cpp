@@ -418,7 +418,8 @@ TEST_F(CachedAttention, ValuesThatAreNotFiniteStayWithThoseWhoSeeThem) {
           const bool sees = position >= bad && (window == 0 || position < bad + window);
           ASSERT_EQ(std::isfinite(got[i]), !sees) << dtype_name(dtype) << " window " << window << " " << i;
           if (sees) continue;
-          ASSERT_EQ(got[i], expected[i]) << dtype_name(dtype) << " window " << window << " " << i;
+          // Not equal: compilers may round products of one row otherwise than those of several.
+          ASSERT_NEAR(got[i], expected[i], 1e-5) << dtype_name(dtype) << " window " << window << " " << i;
         }
       }
 }
