@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <future>
 #include <limits>
 #include <thread>
@@ -221,6 +222,62 @@ TEST(Batcher, AFullContextEndsTheTextOrShifts) {
   const GenerateResult long_text = moved->wait();
   EXPECT_EQ(long_text.tokens.size(), 90u);
   EXPECT_GE(long_text.shifts, 1);
+}
+
+// The mean of a session's features, whatever else is going on, and however many pieces a text is read in.
+TEST(Batcher, EmbedsTextsBesideOthers) {
+  std::vector<std::vector<TokenId>> texts;
+  std::vector<std::vector<double>> expected;
+  {
+    const Model model = storyteller(1);
+    Session session(model);
+    for (const char* const beginning : beginnings) texts.push_back(tokens_of(model, beginning));
+    while (texts[2].size() < 300)
+      texts[2].insert(texts[2].end(), texts[5].begin(), texts[5].end());  // more than a piece
+    for (const auto& text : texts) {
+      session.truncate(0);
+      std::vector<double> sum(static_cast<std::size_t>(model.config().width));
+      for (const auto& row : session.features(text))
+        for (std::size_t i = 0; i < row.size(); ++i) sum[i] += static_cast<double>(row[i]);
+      double squares = 0;
+      for (const double number : sum) squares += number * number;
+      for (double& number : sum) number /= std::sqrt(squares);
+      expected.push_back(sum);
+    }
+  }
+  const Model model = storyteller(2);
+  Batcher batcher(model);
+  const auto story = Asked::submit(batcher, texts[0], greedy(60));
+  std::vector<std::promise<GenerateResult>> results(texts.size());
+  for (std::size_t i = 0; i < texts.size(); ++i)
+    batcher.embed(texts[i], {}, [&results, i](GenerateResult result, std::exception_ptr error) {
+      if (error)
+        results[i].set_exception(error);
+      else
+        results[i].set_value(std::move(result));
+    });
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    const GenerateResult result = results[i].get_future().get();
+    EXPECT_EQ(result.prompt_tokens, static_cast<std::int64_t>(texts[i].size()));
+    EXPECT_EQ(result.reason, FinishReason::end);
+    ASSERT_EQ(result.embedding.size(), expected[i].size());
+    for (std::size_t k = 0; k < expected[i].size(); ++k)
+      ASSERT_NEAR(result.embedding[k], expected[i][k], 2e-3) << "text " << i;
+  }
+  EXPECT_EQ(story->wait().tokens.size(), 60u);
+  // A text that was embedded is known to the next request that begins so.
+  EXPECT_FALSE(Asked::submit(batcher, texts[5], greedy(4))->wait().tokens.empty());
+  const auto nobody = [](GenerateResult, std::exception_ptr) { FAIL(); };
+  test::expect_error<ValueError>([&] { batcher.embed({}, {}, nobody); }, {"0 tokens to embed"});
+  test::expect_error<ValueError>([&] { batcher.embed({8192}, {}, nobody); }, {"token 8192"});
+  test::expect_error<ValueError>([&] { batcher.embed(std::vector<TokenId>(100000, 5), {}, nobody); },
+                                 {"100000 tokens to embed"});
+  // Nobody wants it any more.
+  std::promise<GenerateResult> left;
+  batcher.embed(
+      texts[1], [](TokenId, std::string_view) { return false; },
+      [&](GenerateResult result, std::exception_ptr) { left.set_value(std::move(result)); });
+  EXPECT_EQ(left.get_future().get().reason, FinishReason::cancelled);
 }
 
 TEST(Batcher, RefusesWhatCannotRun) {

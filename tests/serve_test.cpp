@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -247,6 +248,51 @@ TEST(Serve, WholeAnswersEndWhenNobodyWaitsForThem) {
   EXPECT_FALSE(client.Post("/v1/completions", endless.dump(), "application/json"));
   for (int i = 0; i < 100 && serving.running() != 0; ++i) std::this_thread::sleep_for(50ms);
   EXPECT_EQ(serving.running(), 0);
+}
+
+TEST(Serve, EmbedsTexts) {
+  const Serving serving;
+  const json answer = serving.post("/v1/embeddings",
+                                   {{"input", {"The cat sat.", "A cat was sitting.", "Rockets burn fuel."}}});
+  ASSERT_EQ(answer["data"].size(), 3u) << answer;
+  EXPECT_EQ(answer["object"], "list");
+  EXPECT_GT(answer["usage"]["prompt_tokens"], 8);
+  std::vector<std::vector<float>> vectors;
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(answer["data"][i]["index"], i);
+    vectors.push_back(answer["data"][i]["embedding"].get<std::vector<float>>());
+    float length = 0;
+    for (const float number : vectors.back()) length += number * number;
+    EXPECT_NEAR(length, 1, 1e-4);
+  }
+  // As OpenAI's own client asks for it.
+  const json text =
+      serving.post("/v1/embeddings", {{"input", "The cat sat."}, {"encoding_format", "base64"}});
+  const std::string digits = text["data"][0]["embedding"];
+  EXPECT_EQ(digits.size(), (4 * vectors[0].size() + 2) / 3 * 4);
+  const std::string_view alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string bytes;
+  std::uint32_t bits = 0;
+  for (std::size_t i = 0; i < digits.size() && digits[i] != '='; ++i) {
+    bits = bits << 6 | static_cast<std::uint32_t>(alphabet.find(digits[i]));
+    if (i % 4 > 0) bytes += static_cast<char>(bits >> (6 - 2 * (i % 4)) & 255);
+  }
+  ASSERT_EQ(bytes.size(), 4 * vectors[0].size());
+  std::vector<float> same(vectors[0].size());
+  std::memcpy(same.data(), bytes.data(), bytes.size());
+  for (std::size_t i = 0; i < same.size(); ++i) EXPECT_NEAR(same[i], vectors[0][i], 2e-3);
+
+  EXPECT_EQ(serving.post("/v1/embeddings", json::object(), 400)["error"]["param"], "input");
+  EXPECT_EQ(serving.post("/v1/embeddings", {{"input", json::array()}}, 400)["error"]["param"], "input");
+  EXPECT_EQ(
+      serving.post("/v1/embeddings", {{"input", "x"}, {"encoding_format", "int8"}}, 400)["error"]["param"],
+      "encoding_format");
+  EXPECT_EQ(serving.post("/v1/embeddings", {{"input", "x"}, {"dimensions", 7}}, 400)["error"]["param"],
+            "dimensions");
+  std::string long_text;
+  for (int i = 0; i < 20000; ++i) long_text += "word ";
+  EXPECT_EQ(serving.post("/v1/embeddings", {{"input", long_text}}, 400)["error"]["code"],
+            "context_length_exceeded");
 }
 
 TEST(Serve, GivesSeveralAnswers) {

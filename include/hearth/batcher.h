@@ -38,6 +38,10 @@ class Batcher {
   // Throws ValueError for a prompt that leaves no room in the context, and for options that are out of range
   // or that guess ahead (draft, lookup): steps are shared already. Throws Error after stop().
   void submit(std::vector<TokenId> prompt, GenerateOptions options, Each each, Done done);
+  // Where a text lies among others: the mean of what the model's last norm gives of its tokens, as a vector
+  // of length 1 (GenerateResult::embedding). Throws ValueError for no tokens and for more than the context,
+  // Error after stop().
+  void embed(std::vector<TokenId> tokens, Each each, Done done);
   // Ends all requests, with FinishReason::cancelled, and takes no more; returns when they have ended.
   void stop();
 

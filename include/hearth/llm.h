@@ -196,6 +196,7 @@ struct GenerateResult {
   std::int64_t drafted_tokens = 0, accepted_tokens = 0;  // guesses, and those that were right
   std::int64_t shifts = 0;                               // times that tokens were dropped from a full context
   double prompt_seconds = 0, generate_seconds = 0;
+  std::vector<float> embedding = {};  // of Batcher::embed() alone
 };
 
 // Scores, a row for each of several sequences. Many of them stay on a GPU until somebody looks at them.

@@ -212,7 +212,7 @@ int bench(BenchOptions options) {
   if (longest() + options.tokens > model.context())
     throw ValueError(fmt::format("{} tokens after {} do not fit a context of {}; shorter: --lengths",
                                  options.tokens, longest(), model.context()));
-  const train::InterruptGuard interrupt(true);
+  const train::InterruptGuard interrupt(true, "\nstopping; once more to stop at once\n");
   ProgressBar bar;
   bar.begin("measuring", static_cast<std::int64_t>(options.lengths.size()) + 1);
   const double bandwidth = read_bandwidth(model.device(), options.repeats);

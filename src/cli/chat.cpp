@@ -113,7 +113,7 @@ class Conversation {
           fmt::format("the conversation has {} tokens, the context {}; /clear begins anew{}{}", tokens.size(),
                       model_.context(), generate_.keep < 0 ? ", --keep forgets the oldest messages" : "",
                       model_.context() < model_.config().context ? ", --ctx asks for a larger context" : ""));
-    const train::InterruptGuard interrupt(true);
+    const train::InterruptGuard interrupt(true, "");
     const llm::GenerateResult result =
         session_.generate(tokens, generate_, [&](TokenId, std::string_view piece) {
           std::fwrite(piece.data(), 1, piece.size(), stdout);

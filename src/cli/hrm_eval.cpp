@@ -136,7 +136,7 @@ int run_eval(const EvalCommand& command) {
   if (command.solving.batch == 1) table[0].push_back("median ms");
   nlohmann::json json = nlohmann::json::array();
   ProgressBar bar;
-  const train::InterruptGuard interrupt(true);
+  const train::InterruptGuard interrupt(true, "\nstopping; once more to stop at once\n");
   for (auto& set : sets) {
     const Outcome outcome = solve(reasoner, std::move(set), command.solving, bar, interrupt);
     if (interrupt.requested() && outcome.results.empty()) break;

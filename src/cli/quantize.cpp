@@ -70,7 +70,7 @@ int quantize(const QuantizeOptions& options) {
   std::optional<llm::Importance> importance;
   if (!options.importance.empty()) importance = llm::load_importance(options.importance);
   const auto start = std::chrono::steady_clock::now();
-  const train::InterruptGuard interrupt(true);
+  const train::InterruptGuard interrupt(true, "\nstopping; once more to stop at once\n");
   ProgressBar bar;
   bar.begin("writing", 1000);
   const llm::ExportResult result = llm::export_gguf(options.from, options.to,

@@ -80,7 +80,7 @@ int run(const RunOptions& options) {
                                       model.config().context)
                         : ", which is all that the model allows"));
 
-  const train::InterruptGuard interrupt(true);
+  const train::InterruptGuard interrupt(true, "");
   const auto show = [&](std::string_view text) {
     if (options.json) return;
     std::fwrite(text.data(), 1, text.size(), stdout);

@@ -189,7 +189,7 @@ class Server {
     if (port < 0)
       throw Error(fmt::format("cannot listen on {}:{} ({}); --host and --port say where", options_.host,
                               options_.port, errno != 0 ? std::strerror(errno) : "no such host"));
-    const train::InterruptGuard interrupt(true);
+    const train::InterruptGuard interrupt(true, "\n");
     std::atomic<bool> listening = true;
     std::thread listener([&] {
       server_.listen_after_bind();
@@ -268,6 +268,7 @@ class Server {
     });
     add_post("/v1/chat/completions", [this](const std::string& body) { return interface_.chat(body); });
     add_post("/v1/completions", [this](const std::string& body) { return interface_.completion(body); });
+    add_post("/v1/embeddings", [this](const std::string& body) { return interface_.embedding(body); });
     server_.set_error_handler([](const Request& request, Response& response) {
       if (!response.body.empty()) return;
       refuse(response, response.status,
@@ -364,13 +365,16 @@ class Server {
 
   void submit(const openai::Call& call, const std::shared_ptr<Answer>& made) {
     try {
-      for (std::size_t i = 0; i < call.choices(); ++i)
-        batcher_.submit(
-            call.prompt_of(i), call.options_of(i),
-            [made, i](TokenId, std::string_view text) { return made->add(i, text); },
-            [made, i](llm::GenerateResult result, std::exception_ptr error) {
-              made->end(i, std::move(result), std::move(error));
-            });
+      for (std::size_t i = 0; i < call.choices(); ++i) {
+        const auto each = [made, i](TokenId, std::string_view text) { return made->add(i, text); };
+        const auto done = [made, i](llm::GenerateResult result, std::exception_ptr error) {
+          made->end(i, std::move(result), std::move(error));
+        };
+        if (call.embeds)
+          batcher_.embed(call.prompt_of(i), each, done);
+        else
+          batcher_.submit(call.prompt_of(i), call.options_of(i), each, done);
+      }
     } catch (...) {
       made->abandon();  // those that were taken
       throw;
@@ -470,8 +474,8 @@ void add_serve(CLI::App& app, Action& action) {
       ->allow_extra_args(false)
       ->take_all();
   command->footer(
-      "POST /v1/chat/completions and /v1/completions (with \"stream\": true, too), GET /v1/models, /health "
-      "and /metrics.\n"
+      "POST /v1/chat/completions and /v1/completions (with \"stream\": true, too), /v1/embeddings, GET "
+      "/v1/models, /health and /metrics.\n"
       "The options of sampling are for requests that do not say otherwise.");
   command->callback([options, &action] { action = [options] { return serve(*options); }; });
 }

@@ -63,7 +63,7 @@ int perplexity(const TextOptions& options) {
   const llm::Model model = load_model(options.model);
   const auto tokens = tokens_of(model, text, options);
   const auto start = std::chrono::steady_clock::now();
-  const train::InterruptGuard interrupt(true);
+  const train::InterruptGuard interrupt(true, "\nstopping; once more to stop at once\n");
   ProgressBar bar;
   bar.begin("perplexity", static_cast<std::int64_t>(tokens.size()));
   const llm::Perplexity result =
@@ -93,7 +93,7 @@ int measure_importance(const TextOptions& options) {
   const std::string text = text_of(options);
   const llm::Model model = load_model(options.model);
   const auto tokens = tokens_of(model, text, options);
-  const train::InterruptGuard interrupt(true);
+  const train::InterruptGuard interrupt(true, "\nstopping; once more to stop at once\n");
   ProgressBar bar;
   bar.begin("measuring", static_cast<std::int64_t>(tokens.size()));
   llm::Importance importance =

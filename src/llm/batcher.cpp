@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -31,6 +33,8 @@ struct Job {
   std::optional<TokenId> next;  // chosen, to be fed; none while the prompt is read
   Clock::time_point since;      // when it was given a sequence, then when its prompt had been read
   std::uint64_t number = 0;     // in the order of coming
+  bool embeds = false;          // there is no text: the prompt is
+  std::vector<double> sums;     // of features of its tokens so far
 
   bool wanted() const { return !each || each(-1, {}); }
 };
@@ -81,6 +85,16 @@ struct Batcher::State {
     }
   }
 
+  void add(std::unique_ptr<Job> job) {
+    {
+      const std::lock_guard lock(mutex);
+      if (stopping) throw Error("[Batcher] it has been stopped");
+      job->number = ++numbers;
+      waiting.push_back(std::move(job));
+    }
+    changed.notify_one();
+  }
+
  private:
   bool any_running() const {
     return std::any_of(places.begin(), places.end(), [](const Place& place) { return place.job != nullptr; });
@@ -97,7 +111,7 @@ struct Batcher::State {
     if (stopping) return false;
     drop_unwanted(lock);
     while (!waiting.empty()) {
-      Place* const place = place_for(waiting.front()->prompt);
+      Place* const place = place_for(*waiting.front());
       if (place == nullptr) break;
       place->job = std::move(waiting.front());
       waiting.pop_front();
@@ -129,14 +143,14 @@ struct Batcher::State {
 
   // A free one: that which knows most of the prompt, if little else is lost with it; else the one that was
   // used longest ago, or never.
-  Place* place_for(const std::vector<TokenId>& prompt) {
+  Place* place_for(const Job& job) {
     Place *best = nullptr, *oldest = nullptr;
     std::size_t most = 0;
     for (Place& place : places) {
       if (place.job) continue;
       if (oldest == nullptr || place.last_number < oldest->last_number) oldest = &place;
       const auto& held = place.session.tokens();
-      const std::size_t known = common_prefix(held, prompt);
+      const std::size_t known = job.embeds ? 0 : common_prefix(held, job.prompt);
       if (known > most && 2 * known >= held.size()) best = &place, most = known;
     }
     return best != nullptr ? best : oldest;
@@ -147,9 +161,11 @@ struct Batcher::State {
     place.last_number = job.number;
     attempt(place, [&] {
       job.text.emplace(model.tokenizer(), job.prompt, job.options, job.mask.get(), job.each);
-      // The last token of the prompt is always run.
+      // The last token of the prompt is always run; all are where each counts.
       const std::size_t known =
-          common_prefix(place.session.tokens(), std::span(job.prompt).first(job.prompt.size() - 1));
+          job.embeds
+              ? 0
+              : common_prefix(place.session.tokens(), std::span(job.prompt).first(job.prompt.size() - 1));
       place.session.truncate(static_cast<std::int64_t>(known));
       job.text->result().reused_tokens = static_cast<std::int64_t>(known);
       job.since = Clock::now();
@@ -172,14 +188,38 @@ struct Batcher::State {
       const auto left = std::span<const TokenId>(job.prompt).subspan(place.session.tokens().size());
       const std::int64_t most = model.state()->chunk_size() / (any_generating() ? shorter : 1);
       const auto piece = left.first(std::min(left.size(), static_cast<std::size_t>(most)));
-      const std::vector<float> scores = place.session.feed(piece);
+      std::vector<float> scores;
+      if (job.embeds)
+        add_features(job, place.session.features(piece));
+      else
+        scores = place.session.feed(piece);
       if (piece.size() < left.size()) return;
       GenerateResult& result = job.text->result();
       result.prompt_seconds = seconds_since(job.since);
       count([&] { stats.prompt_tokens += result.prompt_tokens - result.reused_tokens; });
       job.since = Clock::now();
-      advance(place, scores);
+      if (job.embeds) {
+        result.embedding = direction_of(job.sums);
+        end(place, FinishReason::end);
+      } else {
+        advance(place, scores);
+      }
     });
+  }
+
+  static void add_features(Job& job, const std::vector<std::vector<float>>& rows) {
+    for (const std::vector<float>& row : rows) {
+      job.sums.resize(row.size());
+      std::transform(row.begin(), row.end(), job.sums.begin(), job.sums.begin(), std::plus<>());
+    }
+  }
+  static std::vector<float> direction_of(const std::vector<double>& sums) {
+    double squares = 0;
+    for (const double sum : sums) squares += sum * sum;
+    const double scale = squares > 0 ? 1 / std::sqrt(squares) : 0;
+    std::vector<float> result;
+    for (const double sum : sums) result.push_back(static_cast<float>(sum * scale));
+    return result;
   }
 
   // A token for each of those whose prompts have been read.
@@ -322,13 +362,20 @@ void Batcher::submit(std::vector<TokenId> prompt, GenerateOptions options, Each 
   job->done = std::move(done);
   if (job->options.grammar)  // takes its time, which is the caller's
     job->mask = std::make_unique<grammar::TokenMask>(*job->options.grammar, state_->model.tokenizer());
-  {
-    const std::lock_guard lock(state_->mutex);
-    if (state_->stopping) throw Error("[Batcher] it has been stopped");
-    job->number = ++state_->numbers;
-    state_->waiting.push_back(std::move(job));
-  }
-  state_->changed.notify_one();
+  state_->add(std::move(job));
+}
+
+void Batcher::embed(std::vector<TokenId> tokens, Each each, Done done) {
+  const std::int64_t context = state_->model.context();
+  state_->model.state()->check(tokens);
+  if (tokens.empty() || static_cast<std::int64_t>(tokens.size()) > context)
+    throw ValueError(fmt::format("[Batcher] {} tokens to embed, of 1 to {}", tokens.size(), context));
+  auto job = std::make_unique<Job>();
+  job->embeds = true;
+  job->prompt = std::move(tokens);
+  job->each = std::move(each);
+  job->done = std::move(done);
+  state_->add(std::move(job));
 }
 
 void Batcher::stop() {

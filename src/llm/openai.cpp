@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <cstddef>
 #include <limits>
 #include <random>
+#include <span>
 
 #include "base/trimmed.h"
 #include "llm/bounded_json.h"
@@ -28,6 +30,20 @@ std::int64_t seconds_now() {
 
 [[noreturn]] void refuse(const char* field, std::string_view what) {
   throw BadRequest(fmt::format("{}: {}", field, what), field);
+}
+
+std::string to_base64(std::span<const std::byte> bytes) {
+  constexpr std::string_view digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  for (std::size_t i = 0; i < bytes.size(); i += 3) {
+    const auto byte = [&](std::size_t k) {
+      return k < bytes.size() ? std::to_integer<std::uint32_t>(bytes[k]) : 0u;
+    };
+    const std::uint32_t three = byte(i) << 16 | byte(i + 1) << 8 | byte(i + 2);
+    for (std::size_t k = 0; k < 4; ++k)
+      text += i + k > bytes.size() ? '=' : digits[three >> (18 - 6 * k) & 63];
+  }
+  return text;
 }
 
 // The fields of an object. One that is null counts as not given.
@@ -272,6 +288,36 @@ Interface::Interface(const Model& model, std::string name, GenerateOptions defau
 Call Interface::chat(std::string_view body) const { return call(parsed(body), true); }
 Call Interface::completion(std::string_view body) const { return call(parsed(body), false); }
 
+Call Interface::embedding(std::string_view body) const {
+  const Json json = parsed(body);
+  const Fields fields(json);
+  Call call;
+  call.embeds = true;
+  if (const Json* format = fields.find("encoding_format")) {
+    if (*format != "float" && *format != "base64") refuse("encoding_format", "float or base64");
+    call.base64 = *format == "base64";
+  }
+  std::int64_t width = model_.config().width;
+  fields.read("dimensions", width);
+  if (width != model_.config().width)
+    refuse("dimensions", fmt::format("this model has {}", model_.config().width));
+  call.prompts = text_prompts(json, "input");
+  constexpr std::size_t most_texts = 2048;
+  if (call.prompts.size() > most_texts) refuse("input", fmt::format("more than {} texts", most_texts));
+  for (const std::vector<TokenId>& prompt : call.prompts)
+    if (prompt.empty()) refuse("input", "an empty text");
+  check_lengths(call, model_.context(), "input");
+  return call;
+}
+
+void Interface::check_lengths(const Call& call, std::int64_t most, const char* field) const {
+  for (const std::vector<TokenId>& prompt : call.prompts)
+    if (static_cast<std::int64_t>(prompt.size()) > most)
+      throw BadRequest(fmt::format("the prompt has {} tokens, the maximum context length is {} tokens",
+                                   prompt.size(), model_.context()),
+                       field, "context_length_exceeded");
+}
+
 Call Interface::call(const Json& body, bool chat) const {
   const Fields fields(body);
   Call call;
@@ -347,12 +393,8 @@ Call Interface::call(const Json& body, bool chat) const {
   if (chat)
     call.prompts.push_back(chat_prompt(body, !call.tools.empty()));
   else
-    call.prompts = text_prompts(body);
-  for (const std::vector<TokenId>& prompt : call.prompts)
-    if (static_cast<std::int64_t>(prompt.size()) >= model_.context())
-      throw BadRequest(fmt::format("the prompt has {} tokens, the maximum context length is {} tokens",
-                                   prompt.size(), model_.context()),
-                       chat ? "messages" : "prompt", "context_length_exceeded");
+    call.prompts = text_prompts(body, "prompt");
+  check_lengths(call, model_.context() - 1, chat ? "messages" : "prompt");
   if (call.choices() > most_answers)
     refuse("prompt", fmt::format("{} answers are wanted, {} can be had", call.choices(), most_answers));
   call.id = random_name(chat ? "chatcmpl-" : "cmpl-");
@@ -382,22 +424,22 @@ std::vector<TokenId> Interface::chat_prompt(const Json& body, bool with_tools) c
   }
 }
 
-std::vector<std::vector<TokenId>> Interface::text_prompts(const Json& body) const {
-  const Json* given = Fields(body).find("prompt");
-  if (given == nullptr) refuse("prompt", "needed");
-  if (!given->is_array() || given->empty() || given->front().is_number()) return {text_prompt(*given)};
+std::vector<std::vector<TokenId>> Interface::text_prompts(const Json& body, const char* field) const {
+  const Json* given = Fields(body).find(field);
+  if (given == nullptr) refuse(field, "needed");
+  if (!given->is_array() || given->empty() || given->front().is_number()) return {text_prompt(*given, field)};
   std::vector<std::vector<TokenId>> prompts;
-  for (const Json& prompt : *given) prompts.push_back(text_prompt(prompt));
+  for (const Json& prompt : *given) prompts.push_back(text_prompt(prompt, field));
   return prompts;
 }
 
-std::vector<TokenId> Interface::text_prompt(const Json& given) const {
+std::vector<TokenId> Interface::text_prompt(const Json& given, const char* field) const {
   if (given.is_string()) return model_.tokenizer().encode(given.get<std::string>());
-  if (!given.is_array() || given.empty()) refuse("prompt", "neither a text nor a list of tokens");
+  if (!given.is_array() || given.empty()) refuse(field, "neither a text nor a list of tokens");
   std::vector<TokenId> tokens;
   for (const Json& token : given) {
     if (!token.is_number_integer() || token < 0 || token >= model_.tokenizer().size())
-      refuse("prompt", "a list has texts, or tokens of the vocabulary");
+      refuse(field, "a list has texts, or tokens of the vocabulary");
     tokens.push_back(token.get<TokenId>());
   }
   return tokens;
@@ -422,7 +464,25 @@ Interface::Json Interface::head(const Call& call, std::string_view kind) const {
   return {{"id", call.id}, {"object", kind}, {"created", call.created}, {"model", name_}};
 }
 
+std::string Interface::embeddings(const Call& call, const std::vector<GenerateResult>& results) const {
+  Json data = Json::array();
+  std::int64_t tokens = 0;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const std::vector<float>& numbers = results[i].embedding;
+    data.push_back(
+        {{"object", "embedding"},
+         {"index", i},
+         {"embedding", call.base64 ? Json(to_base64(std::as_bytes(std::span(numbers)))) : Json(numbers)}});
+    tokens += results[i].prompt_tokens;
+  }
+  return text_of({{"object", "list"},
+                  {"data", std::move(data)},
+                  {"model", name_},
+                  {"usage", {{"prompt_tokens", tokens}, {"total_tokens", tokens}}}});
+}
+
 std::string Interface::answer(const Call& call, const std::vector<GenerateResult>& results) const {
+  if (call.embeds) return embeddings(call, results);
   Json json = head(call, call.chat ? "chat.completion" : "text_completion");
   json["choices"] = Json::array();
   for (std::size_t i = 0; i < results.size(); ++i) json["choices"].push_back(choice(call, i, results[i]));

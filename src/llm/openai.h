@@ -1,4 +1,5 @@
-// The chat and completion interfaces of OpenAI: their JSON into requests, results into their JSON.
+// The interfaces of OpenAI for chats, completions and embeddings: their JSON into requests, results into
+// their JSON.
 #pragma once
 
 #include <cstdint>
@@ -35,6 +36,8 @@ struct Call {
   std::size_t answers = 1;  // to each prompt
   GenerateOptions options;
   bool chat = false, stream = false, usage_in_stream = false;
+  bool embeds = false,
+       base64 = false;             // the prompts are to be embedded; as text that is shorter than numbers
   std::vector<std::string> tools;  // names of those that may be called
   std::string id;
   std::int64_t created = 0;  // seconds since 1970
@@ -54,6 +57,7 @@ class Interface {
   // Throw BadRequest; TemplateError for messages that the model's template refuses.
   Call chat(std::string_view body) const;
   Call completion(std::string_view body) const;
+  Call embedding(std::string_view body) const;
 
   // Answers, as text of JSON.
   std::string models() const;
@@ -65,8 +69,10 @@ class Interface {
   using Json = nlohmann::ordered_json;
   Call call(const Json& body, bool chat) const;
   std::vector<TokenId> chat_prompt(const Json& body, bool with_tools) const;
-  std::vector<std::vector<TokenId>> text_prompts(const Json& body) const;
-  std::vector<TokenId> text_prompt(const Json& given) const;
+  std::vector<std::vector<TokenId>> text_prompts(const Json& body, const char* field) const;
+  std::vector<TokenId> text_prompt(const Json& given, const char* field) const;
+  void check_lengths(const Call& call, std::int64_t most, const char* field) const;
+  std::string embeddings(const Call& call, const std::vector<GenerateResult>& results) const;
   Json choice(const Call& call, std::size_t index, const GenerateResult& result) const;
   Json model_json() const;
   Json head(const Call& call, std::string_view kind) const;

@@ -4,25 +4,27 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <string_view>
+#include <cstring>
 
 namespace hearth::train {
 namespace {
 
 std::atomic<bool> interrupt_requested{false};
-static_assert(std::atomic<bool>::is_always_lock_free);
+std::atomic<const char*> interrupt_text{""};
+static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<const char*>::is_always_lock_free);
 
 extern "C" void request_interrupt(int) {
   interrupt_requested.store(true);
-  constexpr std::string_view text = "\nstopping after this step; once more to stop at once\n";
-  [[maybe_unused]] const auto written = write(STDERR_FILENO, text.data(), text.size());
+  const char* const text = interrupt_text.load();
+  [[maybe_unused]] const auto written = write(STDERR_FILENO, text, std::strlen(text));
 }
 
 }  // namespace
 
-InterruptGuard::InterruptGuard(bool enabled) : enabled_(enabled) {
+InterruptGuard::InterruptGuard(bool enabled, const char* says) : enabled_(enabled) {
   if (!enabled_) return;
   interrupt_requested.store(false);
+  interrupt_text.store(says);
   struct sigaction action {};
   action.sa_handler = request_interrupt;
   // Back to what the system does by default after the first, so that the second ends the process.

@@ -9,7 +9,9 @@ namespace hearth::train {
 // process, as usual. One at a time may be in use.
 class InterruptGuard {
  public:
-  explicit InterruptGuard(bool enabled);
+  // `says` is what the first one prints on standard error: a literal, or nothing.
+  explicit InterruptGuard(bool enabled,
+                          const char* says = "\nstopping after this step; once more to stop at once\n");
   ~InterruptGuard();
   InterruptGuard(const InterruptGuard&) = delete;
   InterruptGuard& operator=(const InterruptGuard&) = delete;
