@@ -160,21 +160,41 @@ bool is_local(std::string_view origin) {
   return false;
 }
 
+// A place where clients knock, taken before a model is loaded: that takes its time, and may be in vain.
+struct Listener {
+  httplib::Server server;
+  int port = -1;
+
+  explicit Listener(const ServeOptions& options) {
+    // Not as by default, where two servers may have one port, and share its requests.
+    server.set_socket_options([](socket_t socket) {
+      const int yes = 1;
+      setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    });
+    errno = 0;
+    if (options.port == 0)
+      port = server.bind_to_any_port(options.host);
+    else if (server.bind_to_port(options.host, options.port))
+      port = options.port;
+    if (port < 0)
+      throw Error(fmt::format("cannot listen on {}:{} ({}); --host and --port say where", options.host,
+                              options.port, errno != 0 ? std::strerror(errno) : "no such host"));
+  }
+};
+
 class Server {
  public:
-  Server(const ServeOptions& options, const llm::Model& model, const llm::GenerateOptions& defaults)
+  Server(const ServeOptions& options, Listener& listener, const llm::Model& model,
+         const llm::GenerateOptions& defaults)
       : options_(options),
         interface_(
             model, options.name.empty() ? name_of(options.model) : options.name, defaults,
             options.template_file.empty() ? model.chat_template() : read_text_file(options.template_file)),
-        batcher_(model) {
+        batcher_(model),
+        server_(listener.server),
+        port_(listener.port) {
     constexpr std::size_t connections = 64;
     server_.set_payload_max_length(most_body);
-    // Not as by default, where two servers may have one port, and share its requests.
-    server_.set_socket_options([](socket_t socket) {
-      const int yes = 1;
-      setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    });
     const auto threads = connections + static_cast<std::size_t>(options.sequences);
     server_.new_task_queue = [threads] { return new httplib::ThreadPool(threads); };  // it takes it over
     add_routes();
@@ -182,13 +202,6 @@ class Server {
 
   // Returns when it was interrupted.
   int run() {
-    errno = 0;
-    const int port = options_.port == 0
-                         ? server_.bind_to_any_port(options_.host)
-                         : (server_.bind_to_port(options_.host, options_.port) ? options_.port : -1);
-    if (port < 0)
-      throw Error(fmt::format("cannot listen on {}:{} ({}); --host and --port say where", options_.host,
-                              options_.port, errno != 0 ? std::strerror(errno) : "no such host"));
     const train::InterruptGuard interrupt(true, "\n");
     std::atomic<bool> listening = true;
     std::thread listener([&] {
@@ -198,7 +211,7 @@ class Server {
     const bool numbers = options_.host.find(':') != std::string::npos;  // of IPv6
     if (!options_.quiet || options_.port == 0)
       say("http://{}:{}/v1, {} at once; Ctrl-C stops it\n",
-          numbers ? "[" + options_.host + "]" : options_.host, port, options_.sequences);
+          numbers ? "[" + options_.host + "]" : options_.host, port_, options_.sequences);
     // Before it runs it cannot be stopped.
     while (listening && !server_.is_running()) std::this_thread::yield();
     while (listening && !interrupt.requested()) std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -427,14 +440,16 @@ class Server {
   std::atomic<bool> stopping_ = false;
   openai::Interface interface_;
   llm::Batcher batcher_;
-  httplib::Server server_;
+  httplib::Server& server_;
+  int port_;
 };
 
 int serve(ServeOptions options) {
   options.load.sequences = options.sequences;
   const llm::GenerateOptions defaults = generate_options(options);
+  Listener listener(options);
   const llm::Model model = load_model(options);
-  return Server(options, model, defaults).run();
+  return Server(options, listener, model, defaults).run();
 }
 
 }  // namespace
