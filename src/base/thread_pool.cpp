@@ -41,7 +41,12 @@ class ThreadPool {
 
   // In the child of a fork, which has none of the threads: what they hold or wait for is left as it is, and
   // a pool begins anew in its place.
-  void begin_anew() { new (this) ThreadPool(size()); }
+  void begin_anew() {
+    // They can be neither joined nor destroyed.
+    static auto* const gone = new std::vector<std::vector<std::thread>>;
+    gone->push_back(std::move(workers_));
+    new (this) ThreadPool(size());
+  }
 
   void run(std::int64_t count, std::int64_t grain, RangeFunction body) {
     std::lock_guard turn(turn_);
