@@ -88,6 +88,19 @@ TEST_F(Command, PuzzlesReplaceAFileOnlyByForce) {
   EXPECT_EQ(std::filesystem::file_size(folder / "puzzles.csv"), 3u);
   EXPECT_EQ(run(generate + " --force").status, 0);
   EXPECT_GT(std::filesystem::file_size(folder / "puzzles.csv"), 100u);
+  folder.put("model.safetensors", "old");
+  const Ran import = run("hrm import nothing.pt '" + (folder / "model.safetensors").string() + "'");
+  EXPECT_EQ(import.status, 1);
+  EXPECT_NE(import.errors.find("is there already"), std::string::npos) << import.errors;
+}
+
+TEST_F(Command, AFileWithoutPuzzlesIsAnError) {
+  const test::TemporaryFolder folder;
+  folder.put("none.csv", "source,question,answer,rating\n");
+  const Ran none = run("hrm eval '" HEARTH_MODELS_DIR "/sudoku.safetensors' --device cpu --data '" +
+                       (folder / "none.csv").string() + "'");
+  EXPECT_EQ(none.status, 1);
+  EXPECT_NE(none.errors.find("has no puzzles"), std::string::npos) << none.errors;
 }
 
 // What is said to whoever watches may be lost, and nothing else with it.

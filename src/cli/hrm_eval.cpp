@@ -12,6 +12,7 @@
 #include "cli/hrm.h"
 #include "cli/table.h"
 #include "cli/timing.h"
+#include "hearth/error.h"
 #include "hearth/hrm_train.h"
 #include "hearth/progress.h"
 #include "train/interrupt.h"
@@ -132,6 +133,7 @@ int run_eval(const EvalCommand& command) {
   if (command.data.empty()) say("making {} puzzles of each kind\n", command.count);
   auto sets = command.data.empty() ? hrm::evaluation_sets(command.count, command.seed)
                                    : sets_of_file(command.data, command.limit);
+  if (sets.empty()) throw ValueError(fmt::format("{} has no puzzles", command.data));
   Table table{{"puzzles", "count", "solved", "", "model halts right", "", "segments"}};
   if (command.solving.batch == 1) table[0].push_back("median ms");
   nlohmann::json json = nlohmann::json::array();

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "cli/hrm.h"
+#include "cli/output_file.h"
 #include "hearth/hrm_data.h"
 
 namespace hearth::cli {
@@ -11,6 +12,7 @@ namespace hearth::cli {
 void add_hrm_import(CLI::App& hrm_command, Action& action) {
   struct Options {
     std::string checkpoint, output;
+    bool force = false;
     hrm::ImportOptions import;
   };
   CLI::App* command =
@@ -20,6 +22,7 @@ void add_hrm_import(CLI::App& hrm_command, Action& action) {
       ->required()
       ->type_name("FILE");
   command->add_option("output", options->output, "Model file to write")->required()->type_name("FILE");
+  command->add_flag("-f,--force", options->force, "Replace the file if it is there");
   const auto number = [&](const char* name, std::int64_t& value, const char* what) {
     command->add_option(name, value, what)->check(CLI::Range(1, 1 << 20).description(""))->type_name("N");
   };
@@ -29,6 +32,7 @@ void add_hrm_import(CLI::App& hrm_command, Action& action) {
   number("--l-cycles", options->import.l_cycles, "Updates of the fast state in a cycle (default 2)");
   command->callback([options, &action] {
     action = [options] {
+      check_output(options->output, options->force);
       const auto model = hrm::import_checkpoint(options->checkpoint, options->import);
       hrm::save_model(options->output, *model, DType::f32);
       fmt::print("{} parameters, sequences of {} tokens of {} kinds: {}\n", model->parameter_count(),
