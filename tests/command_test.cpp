@@ -658,14 +658,11 @@ TEST_F(ModelCommand, SaysWhatFitsBeforeItLoads) {
 TEST_F(ModelCommand, LayersThatDoNotFitAGpuStayOnTheCpu) {
   const std::string once = "run '" + stories_file + "' Once -n 4 --temp 0 --ctx 64 --json ";
   const auto plain = nlohmann::json::parse(run(once + "--device cpu").output);
-  for (const std::string layers : {"1", "4", "5"}) {
+  for (const std::string layers : {"1", "4", "5", "99"}) {
     const auto parts = nlohmann::json::parse(run(once + "--device cpu --gpu-layers " + layers).output);
     EXPECT_EQ(parts["tokens"], plain["tokens"]);
   }
   EXPECT_EQ(run(once + "--gpu-layers 0").status, 2);
-  const Ran more = run(once + "--gpu-layers 6 --device cpu");
-  EXPECT_EQ(more.status, 1);
-  EXPECT_NE(more.errors.find("the model has 5"), std::string::npos) << more.errors;
   const auto known = devices();
   if (known.back().kind == DeviceKind::cpu) GTEST_SKIP() << "no GPU";
   const std::string teller =

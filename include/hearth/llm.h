@@ -67,7 +67,7 @@ struct ModelConfig {
 struct LoadOptions {
   Device device = default_device();
   // So many of the last layers are on the device; the others, and what they have in the cache, are on the
-  // CPU, which computes them first. -1: all are on the device.
+  // CPU, which computes them first. -1, or as many as there are or more: all are on the device.
   std::int64_t gpu_layers = -1;
   std::int64_t context = 0;                   // tokens of a sequence; 0: as the model, at most 4096
   DType cache_dtype = DType::f16;             // of keys and values: f32, f16, bf16, q8_0

@@ -241,11 +241,10 @@ Weights load_weights(const ModelFile& file, const std::vector<Placement>& placem
 void check_weights(const ModelFile& file) { Loader(file).run(); }
 
 std::vector<Placement> placements_of(const ModelConfig& config, const LoadOptions& options) {
-  if (options.gpu_layers < 0 || options.gpu_layers == config.layers)
+  if (options.gpu_layers < 0 || options.gpu_layers >= config.layers)
     return {{options.device, 0, config.layers}};
-  if (options.gpu_layers == 0 || options.gpu_layers > config.layers)
-    throw ValueError(fmt::format("[Model::load] {} layers on {}: the model has {}", options.gpu_layers,
-                                 to_string(options.device), config.layers));
+  if (options.gpu_layers == 0)
+    throw ValueError(fmt::format("[Model::load] no layers on {}", to_string(options.device)));
   const std::int64_t before = config.layers - options.gpu_layers;
   return {{Device{}, 0, before}, {options.device, before, config.layers}};
 }

@@ -60,7 +60,7 @@ struct Placement {
   Device device;
   std::int64_t first = 0, end = 0;
 };
-// Where the options have all layers, in their order. Throws ValueError for more layers than there are.
+// Where the options have all layers, in their order. Throws ValueError where they have none on the device.
 std::vector<Placement> placements_of(const ModelConfig& config, const LoadOptions& options);
 
 // Of all tensors of a file.
