@@ -52,8 +52,8 @@ void check_memory(const ModelOptions& options, llm::LoadOptions& load) {
       plan.advice.empty() ? "a smaller model is needed" : "it would fit with " + plan.advice;
   if (load.device.kind != DeviceKind::cpu && load.gpu_layers < 0 && plan.fitting_layers > 0) {
     load.gpu_layers = plan.fitting_layers;
-    say("{}: {} of its {} layers fit; the others run on the CPU, which takes longer. {}\n", taken,
-        plan.fitting_layers, plan.layers, plan.advice.empty() ? "" : "All would fit with " + plan.advice);
+    say("{}: {} of its {} layers fit; the others run on the CPU, which takes longer{}\n", taken,
+        plan.fitting_layers, plan.layers, plan.advice.empty() ? "" : "; all would fit with " + plan.advice);
     return;
   }
   const std::string text =
