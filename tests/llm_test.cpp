@@ -116,6 +116,9 @@ TEST_F(RealModels, LayersOnTwoDevices) {
     }
     const LoadOptions halves{.device = device, .gpu_layers = 1, .cache_dtype = DType::f32};
     check(models / "tinystories-656K" / "f32", tied, halves, 2e-3, most);
+    // Its embedding is the output, too, and counts once.
+    EXPECT_EQ(Model::load(models / "tinystories-656K" / "f32", halves).parameters(),
+              Model::load(models / "tinystories-656K" / "f32", {.device = Device{}}).parameters());
   }
 }
 

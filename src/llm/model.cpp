@@ -43,8 +43,12 @@ Totals totals_of(const Weights& w) {
   Totals totals;
   totals.add(w.embedding);
   totals.add(w.norm);
-  // A tied output is the embedding itself.
-  if (w.output.weight.variable() != w.embedding.variable()) totals.add(w.output);
+  // A tied output is the embedding itself, or the same numbers on another device.
+  if (w.output.weight.variable() != w.embedding.variable()) {
+    const std::int64_t before = totals.elements;
+    totals.add(w.output);
+    if (w.output.names == std::vector<std::string>{"token_embd.weight"}) totals.elements = before;
+  }
   for (const LayerWeights& layer : w.layers) {
     for (const Tensor& t : {layer.attention_norm, layer.post_attention_norm, layer.feed_forward_norm,
                             layer.post_feed_forward_norm, layer.q_norm, layer.k_norm, layer.experts.gate,
