@@ -272,8 +272,9 @@ struct SixProducts {
 template <int APART>
 HEARTH_INLINE SixProducts six_products(const std::uint8_t* const (&runs)[3], const RoundedPiece& first,
                                        const RoundedPiece& second, int32x4_t start) {
-  SixProducts sums;
-  uint8x16_t a[6], b[6];
+  // Not arrays, which GCC would store each time.
+  int32x4_t s0, s1, s2, s3, s4, s5;
+  uint8x16_t a0, a1, a2, a3, a4, a5, b0, b1, b2, b3, b4, b5;
   using Bytes = const std::uint8_t[APART + 4 * 16];
   // clang-format off
   asm(HEARTH_MASK
@@ -283,18 +284,16 @@ HEARTH_INLINE SixProducts six_products(const std::uint8_t* const (&runs)[3], con
       HEARTH_SIX(HEARTH_HIGH, "a", "b", "2") HEARTH_SIX(HEARTH_LOW_AND_FETCH, "a", "2", "b", "48")
       HEARTH_SIX(HEARTH_HIGH, "b", "a", "3") HEARTH_SIX(HEARTH_LOW, "b", "3")
       // clang-format on
-      : [s0] "=&w"(sums.of[0][0]), [s1] "=&w"(sums.of[0][1]), [s2] "=&w"(sums.of[0][2]),
-        [s3] "=&w"(sums.of[1][0]), [s4] "=&w"(sums.of[1][1]), [s5] "=&w"(sums.of[1][2]), [a0] "=&w"(a[0]),
-        [a1] "=&w"(a[1]), [a2] "=&w"(a[2]), [a3] "=&w"(a[3]), [a4] "=&w"(a[4]), [a5] "=&w"(a[5]),
-        [b0] "=&w"(b[0]), [b1] "=&w"(b[1]), [b2] "=&w"(b[2]), [b3] "=&w"(b[3]), [b4] "=&w"(b[4]),
-        [b5] "=&w"(b[5])
+      : [s0] "=&w"(s0), [s1] "=&w"(s1), [s2] "=&w"(s2), [s3] "=&w"(s3), [s4] "=&w"(s4), [s5] "=&w"(s5),
+        [a0] "=&w"(a0), [a1] "=&w"(a1), [a2] "=&w"(a2), [a3] "=&w"(a3), [a4] "=&w"(a4), [a5] "=&w"(a5),
+        [b0] "=&w"(b0), [b1] "=&w"(b1), [b2] "=&w"(b2), [b3] "=&w"(b3), [b4] "=&w"(b4), [b5] "=&w"(b5)
       : [run0] "r"(runs[0]), [run1] "r"(runs[1]), [run2] "r"(runs[2]), [start] "w"(start),
         [high0] "w"(vld1q_s8(first.high)), [low0] "w"(vld1q_s8(first.low)),
         [high1] "w"(vld1q_s8(second.high)), [low1] "w"(vld1q_s8(second.low)), [apart] "n"(APART),
         "m"(*reinterpret_cast<Bytes*>(runs[0])), "m"(*reinterpret_cast<Bytes*>(runs[1])),
         "m"(*reinterpret_cast<Bytes*>(runs[2]))
       : HEARTH_CHANGED);
-  return sums;
+  return {{{s0, s1, s2}, {s3, s4, s5}}};
 }
 #undef HEARTH_SIX
 #undef HEARTH_FETCH
