@@ -156,6 +156,11 @@ HEARTH_INLINE void widen_row(const T* from, const float16* scales, float* to, st
   }
 }
 
+template <typename T>
+HEARTH_INLINE void fetch_row(const T* row, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; i += 64 / static_cast<std::int64_t>(sizeof(T))) __builtin_prefetch(row + i);
+}
+
 constexpr std::int64_t most_keys = cached_attention_keys;
 
 // The parts of the scratch memory.
@@ -278,17 +283,12 @@ class Widened {
   void widen_block(const Block& block, const void* data, const float16* scales, const Block& next,
                    const void* next_data) const {
     for (std::int64_t j = 0; j < block.count; ++j) {
-      if (j < next.count) fetch(static_cast<const T*>(next_data) + next.first[j]);
+      if (j < next.count) fetch_row(static_cast<const T*>(next_data) + next.first[j], work_.features);
       widen_row(static_cast<const T*>(data) + block.first[j],
                 scales == nullptr ? nullptr : scales + block.first[j] / 32,
                 memory_.numbers + j * memory_.width, work_.features);
     }
   }
-  void fetch(const T* row) const {
-    for (std::int64_t i = 0; i < work_.features; i += 64 / static_cast<std::int64_t>(sizeof(T)))
-      __builtin_prefetch(row + i);
-  }
-
   const CachedQueries& work_;
   const Memory& memory_;
 };
@@ -321,9 +321,14 @@ class Halves {
 
   void score(const Block& block) const {
     const auto* keys = static_cast<const float16*>(work_.keys);
+    const auto* values = static_cast<const float16*>(work_.values);
     for (std::int64_t j = 0; j < block.count; j += 4) {
       const float16* key[4];
-      for (int i = 0; i < 4; ++i) key[i] = keys + block.first[j + i < block.count ? j + i : block.count - 1];
+      for (int i = 0; i < 4; ++i) {
+        const std::int64_t first = block.first[j + i < block.count ? j + i : block.count - 1];
+        key[i] = keys + first;
+        fetch_row(values + first, work_.features);  // add() comes soon
+      }
       for (std::int64_t r = 0; r < memory_.rows; r += 4)
         score_tile(key, queries_ + r * work_.features, memory_.scores + j * memory_.rows + r);
     }
