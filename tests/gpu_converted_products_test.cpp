@@ -130,7 +130,7 @@ TEST_F(GpuConvertedProducts, WeightsAreConvertedBesideEarlierProducts) {
   constexpr std::int64_t rows = 1100, width = 256, inner = 512;
   for (const DType format :
        {DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1, DType::q8_0, DType::q2_k, DType::q3_k,
-        DType::q4_k, DType::q5_k, DType::q6_k, DType::iq4_nl, DType::mxfp4}) {
+        DType::q4_k, DType::q5_k, DType::q6_k, DType::iq4_xs, DType::iq4_nl, DType::mxfp4}) {
     std::vector<Tensor> inputs = {numbers({rows, width}, DType::f32), numbers({width}, DType::f32)};
     for (int layer = 0; layer < 3; ++layer) {
       inputs.push_back(weights(2 * inner, width, format));

@@ -117,9 +117,9 @@ class GpuStreamedProducts : public GpuComparison {
 
 // With columns that are left over, and the last portion of a row where it need not be whole.
 TEST_F(GpuStreamedProducts, OfEachFormat) {
-  for (const DType format :
-       {DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1, DType::q8_0, DType::q2_k, DType::q3_k,
-        DType::q4_k, DType::q5_k, DType::q6_k, DType::iq4_nl, DType::mxfp4, DType::bf16, DType::f16}) {
+  for (const DType format : {DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1, DType::q8_0, DType::q2_k,
+                             DType::q3_k, DType::q4_k, DType::q5_k, DType::q6_k, DType::iq4_xs, DType::iq4_nl,
+                             DType::mxfp4, DType::bf16, DType::f16}) {
     const bool whole = format == DType::q3_k || format == DType::q6_k;
     const std::int64_t depth = whole ? 4096 : 3072;
     check(format, 1, {{1, 21, depth, 2, 1}, {1, 14, depth, 1, 2}});

@@ -34,6 +34,7 @@ enum class DType : std::uint8_t {
   q4_k,
   q5_k,
   q6_k,
+  iq4_xs,
   iq4_nl,
   mxfp4,  // blocks
   q4_0x4,
@@ -42,7 +43,7 @@ enum class DType : std::uint8_t {
   q6_kx4  // of four rows
 };
 inline constexpr int dtype_count = 10;           // of those with one value per element
-inline constexpr int block_format_count = 12;    // as files have them
+inline constexpr int block_format_count = 13;    // as files have them
 inline constexpr int repacked_format_count = 4;  // of four rows
 
 constexpr bool is_quantised(DType dtype) { return dtype >= DType::q4_0; }
@@ -62,12 +63,12 @@ constexpr std::size_t dtype_size(DType dtype) {
 // The smallest unit of storage: elements in it, and its bytes. One element where the dtype is no block
 // format. A block of four rows counts as four.
 constexpr std::int64_t block_elements(DType dtype) {
-  const bool large = (dtype >= DType::q2_k && dtype <= DType::q6_k) || dtype >= DType::q4_kx4;
+  const bool large = (dtype >= DType::q2_k && dtype <= DType::iq4_xs) || dtype >= DType::q4_kx4;
   return !is_quantised(dtype) ? 1 : large ? 256 : 32;
 }
 constexpr std::size_t block_bytes(DType dtype) {
   constexpr std::size_t bytes[block_format_count + repacked_format_count] = {
-      18, 20, 22, 24, 34, 84, 110, 144, 176, 210, 18, 17, 18, 34, 148, 210};
+      18, 20, 22, 24, 34, 84, 110, 144, 176, 210, 136, 18, 17, 18, 34, 148, 210};
   return is_quantised(dtype) ? bytes[static_cast<int>(dtype) - dtype_count] : dtype_size(dtype);
 }
 // Bytes of so many elements, a whole number of blocks.

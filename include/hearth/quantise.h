@@ -1,10 +1,10 @@
 // Quantised weights: tensors whose dtype is a block format.
 //
-// A block holds 32 (q4_0 to q8_0, iq4_nl, mxfp4) or 256 (q2_k to q6_k) neighbours along the last axis, whose
-// size must be a multiple of that. Bytes are those of GGUF files; a device may keep them in another order,
-// which nobody sees. Such a tensor is dense and can be reshaped (keeping whole blocks in the last axis),
-// copied, moved to another device, dequantised, taken rows of, and multiplied with; everything else throws
-// DTypeError, and none of it has a gradient.
+// A block holds 32 (q4_0 to q8_0, iq4_nl, mxfp4) or 256 (q2_k to iq4_xs) neighbours along the last axis,
+// whose size must be a multiple of that. Bytes are those of GGUF files; a device may keep them in another
+// order, which nobody sees. Such a tensor is dense and can be reshaped (keeping whole blocks in the last
+// axis), copied, moved to another device, dequantised, taken rows of, and multiplied with; everything else
+// throws DTypeError, and none of it has a gradient.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@
 namespace hearth {
 
 // x in blocks: to nearest for q4_0 to q8_0 and mxfp4, as the reference quantiser of GGUF files; for q2_k to
-// q6_k and iq4_nl by a search for the scales with the least squared error. Evaluates x, and computes on the
-// host. Throws ValueError if x has a NaN, an infinity or a value whose scale is beyond f16.
+// iq4_nl by a search for the scales with the least squared error. Evaluates x, and computes on the host.
+// Throws ValueError if x has a NaN, an infinity or a value whose scale is beyond f16.
 //
 // `importance`, where given, has a finite number for each element of the last axis, not negative, by which
 // its squared error counts. For a weight, the mean of the squares of what it is multiplied with makes the

@@ -6,12 +6,12 @@ namespace hearth::python {
 namespace {
 
 constexpr std::pair<const char*, DType> numpy_names[] = {
-    {"bool_", DType::bool_},   {"uint8", DType::u8},    {"int8", DType::i8},     {"int16", DType::i16},
-    {"int32", DType::i32},     {"int64", DType::i64},   {"float16", DType::f16}, {"bfloat16", DType::bf16},
-    {"float32", DType::f32},   {"float64", DType::f64}, {"q4_0", DType::q4_0},   {"q4_1", DType::q4_1},
-    {"q5_0", DType::q5_0},     {"q5_1", DType::q5_1},   {"q8_0", DType::q8_0},   {"q2_k", DType::q2_k},
-    {"q3_k", DType::q3_k},     {"q4_k", DType::q4_k},   {"q5_k", DType::q5_k},   {"q6_k", DType::q6_k},
-    {"iq4_nl", DType::iq4_nl}, {"mxfp4", DType::mxfp4},
+    {"bool_", DType::bool_},   {"uint8", DType::u8},      {"int8", DType::i8},     {"int16", DType::i16},
+    {"int32", DType::i32},     {"int64", DType::i64},     {"float16", DType::f16}, {"bfloat16", DType::bf16},
+    {"float32", DType::f32},   {"float64", DType::f64},   {"q4_0", DType::q4_0},   {"q4_1", DType::q4_1},
+    {"q5_0", DType::q5_0},     {"q5_1", DType::q5_1},     {"q8_0", DType::q8_0},   {"q2_k", DType::q2_k},
+    {"q3_k", DType::q3_k},     {"q4_k", DType::q4_k},     {"q5_k", DType::q5_k},   {"q6_k", DType::q6_k},
+    {"iq4_xs", DType::iq4_xs}, {"iq4_nl", DType::iq4_nl}, {"mxfp4", DType::mxfp4},
 };
 
 nb::dict info_of(Device device) {

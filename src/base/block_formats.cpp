@@ -186,7 +186,8 @@ int nearest_iq4_nl(float x) {
   return place;
 }
 
-void encode_block(const float* x, const float* importance, IQ4_NL& block) {
+// The scale of 32 elements.
+float fit_iq4_nl(const float* x, const float* importance) {
   if (importance && all_zero(importance, 32)) importance = nullptr;
   const float most = largest(x, 32);
   float d = 0;
@@ -204,11 +205,17 @@ void encode_block(const float* x, const float* importance, IQ4_NL& block) {
       if (squares > 0 && products * products / squares > gained)
         gained = products * products / squares, d = static_cast<float>(products / squares);
     }
-  block.d = half_bits(d);
-  const float by = inverse(half_value(block.d));
+  return d;
+}
+void pack_iq4_nl(const float* x, float d, std::uint8_t* out) {
+  const float by = inverse(d);
   int q[32];
   for (int i = 0; i < 32; ++i) q[i] = nearest_iq4_nl(x[i] * by);
-  pack_halves(q, block.q);
+  pack_halves(q, out);
+}
+void encode_block(const float* x, const float* importance, IQ4_NL& block) {
+  block.d = half_bits(fit_iq4_nl(x, importance));
+  pack_iq4_nl(x, half_value(block.d), block.q);
 }
 
 int nearest_mxfp4(float x) {
@@ -367,6 +374,22 @@ void encode_block(const float* x, const float* importance, Q6_K& block) {
       block.high[32 * n + l] =
           static_cast<std::uint8_t>(q[0] >> 4 | q[32] >> 4 << 2 | q[64] >> 4 << 4 | q[96] >> 4 << 6);
     }
+}
+void encode_block(const float* x, const float* importance, IQ4_XS& block) {
+  float scales[8];
+  for (int s = 0; s < 8; ++s) scales[s] = fit_iq4_nl(x + s * 32, part(importance, s * 32));
+  block.d = half_bits(largest(scales, 8) / -32.0f);
+  const float d = half_value(block.d);
+  unsigned high = 0, low = 0;
+  for (int s = 0; s < 8; ++s) {
+    const int scale = nearest(scales[s] * inverse(d), -32, 31);
+    pack_iq4_nl(x + s * 32, d * static_cast<float>(scale), block.q + s * 16);
+    const auto stored = static_cast<unsigned>(scale + 32);
+    low |= (stored & 15) << 4 * s;
+    high |= stored >> 4 << 2 * s;
+  }
+  block.scale_high = static_cast<std::uint16_t>(high);
+  for (int i = 0; i < 4; ++i) block.scale_low[i] = static_cast<std::uint8_t>(low >> 8 * i);
 }
 
 template <typename Block>

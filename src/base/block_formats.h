@@ -1,6 +1,6 @@
 // The block formats of quantised weights, byte by byte as in GGUF files, and their encoders.
 //
-// Scales written `d`, `dmin` are f16. A q2_k to q6_k block has sub-blocks of 16 or 32 elements with small
+// Scales written `d`, `dmin` are f16. A q2_k to iq4_xs block has sub-blocks of 16 or 32 elements with small
 // integer scales of their own:
 //
 //   q4_0   d * (q - 8)                     q2_k  16: (d * scale) * q - dmin * offset, all of 4 bits
@@ -9,6 +9,7 @@
 //   q5_1   d * q + m                       q5_k  32: the same
 //   q8_0   d * q, q signed                 q6_k  16: d * scale * (q - 32), scale signed
 //   iq4_nl d * iq4_nl_numbers[q]           mxfp4 2 ^ (e - 128) * mxfp4_numbers[q]
+//   iq4_xs 32: d * (scale - 32) * iq4_nl_numbers[q], scale of 6 bits
 //
 // Except for the last step, every product above is exact in f32, so that all devices get the same numbers.
 #pragma once
@@ -74,6 +75,12 @@ struct Q6_K {  // element 128 n + 32 c + l: half c / 2 of low[64 n + 32 (c % 2) 
   std::uint16_t d;
 };
 
+struct IQ4_XS {  // of sub-block s: halves as in Q4_0 in q[16 s] and behind
+  std::uint16_t d;
+  std::uint16_t scale_high;   // scale s: its high 2 bits from bit 2 s on,
+  std::uint8_t scale_low[4];  // its low 4 in byte s / 2, half s % 2
+  std::uint8_t q[128];
+};
 struct IQ4_NL {  // halves as in Q4_0
   std::uint16_t d;
   std::uint8_t q[16];
@@ -110,8 +117,8 @@ struct Q6_Kx4 {  // of sub-block s, of 16: low[s][j][4 r + i]: element 4 j + i i
   std::uint8_t high[16][16];
 };
 
-// What the sixteen numbers of formats with a table stand for. Those of iq4_nl lie closer around zero; those
-// of mxfp4 are twice the numbers of OCP's E2M1, and 2 ^ (e - 128) is half its scale.
+// What the sixteen numbers of formats with a table stand for. Those of iq4_nl and iq4_xs lie closer around
+// zero; those of mxfp4 are twice the numbers of OCP's E2M1, and 2 ^ (e - 128) is half its scale.
 constexpr std::int8_t iq4_nl_numbers[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                             1,    13,   25,  38,  53,  69,  89,  113};
 constexpr std::int8_t mxfp4_numbers[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
@@ -133,6 +140,7 @@ constexpr float mxfp4_scale(std::uint8_t e) {  // the lowest two are not normal 
   FORMAT(q4_k, Q4_K) \
   FORMAT(q5_k, Q5_K) \
   FORMAT(q6_k, Q6_K) \
+  FORMAT(iq4_xs, IQ4_XS) \
   FORMAT(iq4_nl, IQ4_NL) \
   FORMAT(mxfp4, MXFP4)
 

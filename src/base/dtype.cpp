@@ -9,14 +9,14 @@ namespace hearth {
 namespace {
 
 constexpr std::array<std::string_view, dtype_count + block_format_count + repacked_format_count> names = {
-    "bool", "u8",   "i8",     "i16",   "i32",    "i64",    "f16",    "bf16",  "f32",
-    "f64",  "q4_0", "q4_1",   "q5_0",  "q5_1",   "q8_0",   "q2_k",   "q3_k",  "q4_k",
-    "q5_k", "q6_k", "iq4_nl", "mxfp4", "q4_0x4", "q8_0x4", "q4_kx4", "q6_kx4"};
+    "bool", "u8",   "i8",     "i16",    "i32",   "i64",    "f16",    "bf16",   "f32",
+    "f64",  "q4_0", "q4_1",   "q5_0",   "q5_1",  "q8_0",   "q2_k",   "q3_k",   "q4_k",
+    "q5_k", "q6_k", "iq4_xs", "iq4_nl", "mxfp4", "q4_0x4", "q8_0x4", "q4_kx4", "q6_kx4"};
 constexpr std::array<std::string_view, dtype_count + block_format_count> other_names =
     {  // NumPy's and GGUF's
-        "bool_",   "uint8",   "int8", "int16", "int32",  "int64", "float16", "bfloat16",
-        "float32", "float64", "Q4_0", "Q4_1",  "Q5_0",   "Q5_1",  "Q8_0",    "Q2_K",
-        "Q3_K",    "Q4_K",    "Q5_K", "Q6_K",  "IQ4_NL", "MXFP4"};
+        "bool_",   "uint8",   "int8", "int16", "int32",  "int64",  "float16", "bfloat16",
+        "float32", "float64", "Q4_0", "Q4_1",  "Q5_0",   "Q5_1",   "Q8_0",    "Q2_K",
+        "Q3_K",    "Q4_K",    "Q5_K", "Q6_K",  "IQ4_XS", "IQ4_NL", "MXFP4"};
 
 }  // namespace
 
@@ -27,7 +27,7 @@ DType dtype_from_name(std::string_view name) {
     if (name == names[i] || name == other_names[i]) return static_cast<DType>(i);
   throw DTypeError("[dtype] unknown name \"" + std::string(name) +
                    "\"; known: bool u8 i8 i16 i32 i64 f16 bf16 f32 f64 q4_0 q4_1 q5_0 q5_1 q8_0 q2_k q3_k "
-                   "q4_k q5_k q6_k iq4_nl mxfp4");
+                   "q4_k q5_k q6_k iq4_xs iq4_nl mxfp4");
 }
 
 void detail::no_element_size(DType dtype) {

@@ -341,7 +341,7 @@ std::vector<Workload> kernel_workloads() {
   add("matmul", matmul_work, {f32, f16, bf16, DType::i8});
   add("quantised", quantised_work,
       {DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1, DType::q8_0, DType::q2_k, DType::q3_k, DType::q4_k,
-       DType::q5_k, DType::q6_k, DType::iq4_nl, DType::mxfp4});
+       DType::q5_k, DType::q6_k, DType::iq4_xs, DType::iq4_nl, DType::mxfp4});
   add("convolution", convolution_work, {f32, bf16});
   return list;
 }

@@ -21,6 +21,7 @@ std::span<const Part> parts_of(DType format) {
   static constexpr Part q8_0[] = {{2, 32}, {0, 2}};
   static constexpr Part q2_k[] = {{0, 80}, {80, 4}}, q3_k[] = {{0, 96}, {96, 12}, {108, 2}};
   static constexpr Part q4_k[] = {{0, 144}}, q5_k[] = {{0, 176}}, q6_k[] = {{0, 208}, {208, 2}};
+  static constexpr Part iq4_xs[] = {{8, 128}, {0, 8}};
   static constexpr Part mxfp4[] = {{1, 16}, {0, 1}};
   switch (format) {
     case DType::q4_0:
@@ -44,6 +45,8 @@ std::span<const Part> parts_of(DType format) {
       return q5_k;
     case DType::q6_k:
       return q6_k;
+    case DType::iq4_xs:
+      return iq4_xs;
     case DType::mxfp4:
       return mxfp4;
     default:

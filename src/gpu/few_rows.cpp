@@ -25,7 +25,7 @@ bool heavy(DType format) { return format == DType::q3_k || format == DType::q5_k
 // Bytes of x as the kernels hold it: bytes and a Rounding for each 32 or 16, or f32.
 std::size_t held_bytes(DType format, std::int64_t rows, std::int64_t depth) {
   if (!is_quantised(format)) return static_cast<std::size_t>(rows * depth) * 4;
-  const std::int64_t each = block_elements(format) == 32 ? 32 : 16;
+  const std::int64_t each = block_elements(format) == 32 || format == DType::iq4_xs ? 32 : 16;
   return static_cast<std::size_t>(rows * depth / each) * (static_cast<std::size_t>(each) + rounding_bytes);
 }
 bool rounds_in_block(DType format, std::int64_t rows, std::int64_t depth) {

@@ -47,7 +47,7 @@ constexpr std::array tensor_types = {
     TensorType{16, "IQ2_XXS", 256, 66, {}}, TensorType{17, "IQ2_XS", 256, 74, {}},
     TensorType{18, "IQ3_XXS", 256, 98, {}}, TensorType{19, "IQ1_S", 256, 50, {}},
     of_dtype(20, "IQ4_NL", DType::iq4_nl),  TensorType{21, "IQ3_S", 256, 110, {}},
-    TensorType{22, "IQ2_S", 256, 82, {}},   TensorType{23, "IQ4_XS", 256, 136, {}},
+    TensorType{22, "IQ2_S", 256, 82, {}},   of_dtype(23, "IQ4_XS", DType::iq4_xs),
     of_dtype(24, "I8", DType::i8),          of_dtype(25, "I16", DType::i16),
     of_dtype(26, "I32", DType::i32),        of_dtype(27, "I64", DType::i64),
     of_dtype(28, "F64", DType::f64),        TensorType{29, "IQ1_M", 256, 56, {}},

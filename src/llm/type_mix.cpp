@@ -13,16 +13,25 @@ namespace {
 constexpr TypeMix pure(std::string_view name, DType type, std::uint32_t file_type) {
   return {name, type, type, type, file_type};
 }
-constexpr TypeMix mixes[] = {
-    pure("f32", DType::f32, 0),      pure("f16", DType::f16, 1),
-    pure("bf16", DType::bf16, 32),   pure("q8_0", DType::q8_0, 7),
-    pure("q6_k", DType::q6_k, 18),   {"q5_k_m", DType::q5_k, DType::q6_k, DType::q6_k, 17},
-    pure("q5_k", DType::q5_k, 16),   pure("q5_1", DType::q5_1, 9),
-    pure("q5_0", DType::q5_0, 8),    {"q4_k_m", DType::q4_k, DType::q6_k, DType::q6_k, 15},
-    pure("q4_k", DType::q4_k, 14),   pure("q4_1", DType::q4_1, 3),
-    pure("q4_0", DType::q4_0, 2),    pure("iq4_nl", DType::iq4_nl, 25),
-    pure("mxfp4", DType::mxfp4, 38), {"q3_k_m", DType::q3_k, DType::q6_k, DType::q5_k, 12},
-    pure("q3_k", DType::q3_k, 11),   pure("q2_k", DType::q2_k, 10)};
+constexpr TypeMix mixes[] = {pure("f32", DType::f32, 0),
+                             pure("f16", DType::f16, 1),
+                             pure("bf16", DType::bf16, 32),
+                             pure("q8_0", DType::q8_0, 7),
+                             pure("q6_k", DType::q6_k, 18),
+                             {"q5_k_m", DType::q5_k, DType::q6_k, DType::q6_k, 17},
+                             pure("q5_k", DType::q5_k, 16),
+                             pure("q5_1", DType::q5_1, 9),
+                             pure("q5_0", DType::q5_0, 8),
+                             {"q4_k_m", DType::q4_k, DType::q6_k, DType::q6_k, 15},
+                             pure("q4_k", DType::q4_k, 14),
+                             pure("q4_1", DType::q4_1, 3),
+                             pure("q4_0", DType::q4_0, 2),
+                             pure("iq4_nl", DType::iq4_nl, 25),
+                             pure("iq4_xs", DType::iq4_xs, 30),
+                             pure("mxfp4", DType::mxfp4, 38),
+                             {"q3_k_m", DType::q3_k, DType::q6_k, DType::q5_k, 12},
+                             pure("q3_k", DType::q3_k, 11),
+                             pure("q2_k", DType::q2_k, 10)};
 
 bool ends_with_any(std::string_view name, std::initializer_list<std::string_view> endings) {
   for (const auto ending : endings)
@@ -81,6 +90,8 @@ DType fitting_type(DType type, std::int64_t columns) {
       return DType::q5_1;
     case DType::q4_k:
       return DType::q5_0;
+    case DType::iq4_xs:
+      return DType::iq4_nl;
     default:  // q3_k, q2_k
       return DType::q4_0;
   }

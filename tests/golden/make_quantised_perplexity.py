@@ -22,7 +22,7 @@ from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM
 
 CHARACTERS, TOKENS, WINDOW = (100000, 120000), 4096, 256
-FORMATS = ["q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_K", "q3_K", "q4_K", "q5_K", "q6_K", "iq4_nl", "mxfp4"]
+FORMATS = ["q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_K", "q3_K", "q4_K", "q5_K", "q6_K", "iq4_xs", "iq4_nl", "mxfp4"]
 # What ggml-quants.c wants of the rest of the library.
 REST = """
 #include <stdint.h>
@@ -35,7 +35,8 @@ size_t ggml_row_size(int type, int64_t n) {  // all that is asked for: by number
     case 2: return n / 32 * 18;     case 3: return n / 32 * 20;     case 6: return n / 32 * 22;
     case 7: return n / 32 * 24;     case 8: return n / 32 * 34;     case 10: return n / 256 * 84;
     case 11: return n / 256 * 110;  case 12: return n / 256 * 144;  case 13: return n / 256 * 176;
-    case 14: return n / 256 * 210;  case 20: return n / 32 * 18;    case 39: return n / 32 * 17;
+    case 14: return n / 256 * 210;  case 20: return n / 32 * 18;    case 23: return n / 256 * 136;
+    case 39: return n / 32 * 17;
   }
   abort();
 }

@@ -185,6 +185,13 @@ HEARTH_INLINE Piece from_table(const std::int8_t (&table)[16], const std::uint8_
 HEARTH_INLINE Piece unpack(const IQ4_NL& block, int) {
   return from_table(iq4_nl_numbers, block.q, half_value(block.d));
 }
+HEARTH_INLINE int sub_scale_number(const IQ4_XS& block, int i) {
+  return ((block.scale_low[i / 2] >> 4 * (i % 2) & 15) | (block.scale_high >> 2 * i & 3) << 4) - 32;
+}
+HEARTH_INLINE Piece unpack(const IQ4_XS& block, int piece) {
+  return from_table(iq4_nl_numbers, block.q + 16 * piece,
+                    half_value(block.d) * static_cast<float>(sub_scale_number(block, piece)));
+}
 HEARTH_INLINE Piece unpack(const MXFP4& block, int) {
   return from_table(mxfp4_numbers, block.q, mxfp4_scale(block.e));
 }

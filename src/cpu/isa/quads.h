@@ -71,6 +71,7 @@ HEARTH_INLINE BlockScales block_scales(const Block& block) {
   return {half_value(block.d), half_value(block.dmin)};
 }
 HEARTH_INLINE BlockScales block_scales(const Q3_K& block) { return {half_value(block.d), 0}; }
+HEARTH_INLINE BlockScales block_scales(const IQ4_XS& block) { return {half_value(block.d), 0}; }
 // Its numbers stay unsigned: an offset of 32 * scale takes away what stands for 0.
 HEARTH_INLINE BlockScales block_scales(const Q6_K& block) {
   const float d = half_value(block.d);
@@ -173,6 +174,17 @@ HEARTH_INLINE NeighbourQuad quad(const Q6_K& block, int first) {
   }
   widen(vld1_s8(block.scale + 2 * first), result.scale);
   for (int i = 0; i < 2; ++i) result.offset[i] = result.scale[i];
+  return result;
+}
+
+HEARTH_INLINE NeighbourQuad quad(const IQ4_XS& block, int first) {
+  NeighbourQuad result;
+  for (int i = 0; i < 4; ++i) {
+    const u8x16 q = load_bytes(block.q + 16 * (first + i));
+    result.q[i][0] = look_up(iq4_nl_numbers, q & 15);
+    result.q[i][1] = look_up(iq4_nl_numbers, q >> 4);
+    result.scale[0][i] = sub_scale_number(block, first + i);
+  }
   return result;
 }
 

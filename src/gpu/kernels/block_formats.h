@@ -376,6 +376,30 @@ struct q6_k {
   }
 };
 
+struct iq4_xs {
+  static constexpr int elements = 256;
+  static constexpr u32 first_plane = 128;
+  static constexpr u32 second_run = 1;
+  static constexpr bool has_offset = false, pairs_share_scales = false;
+  static constexpr int zero = 0;
+  struct Pair {
+    Packet<u32, 4> q;
+    Packet<u32, 2> head;  // d and high bits of the scales, low bits of them
+    u32 index;
+  };
+  template <class From>
+  static DEVICE Pair pair(const From& blocks, u64 block, u32 index) {
+    return {blocks.packet(blocks.part(block, 0, first_plane) + index * 16),
+            *reinterpret_cast<const Packet<u32, 2>*>(blocks.part(block, 128, 8)), index};
+  }
+  static DEVICE RunWords words(const Pair& pair, int half) { return iq4_nl::words({pair.q, 0}, half); }
+  static DEVICE Scales scales(const Pair& pair, int) {
+    const u32 d = pair.head.element[0], low = pair.head.element[1];
+    const u32 scale = (low >> 4 * pair.index & 15) | (d >> (16 + 2 * pair.index) & 3) << 4;
+    return {half_of(d) * (f32)((i32)scale - 32), 0};
+  }
+};
+
 // ---- runs ----
 
 // Which of the pairs of a row (or of a block) a run belongs to, and as which half.
