@@ -2,6 +2,7 @@
 #include "base/block_formats.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "hearth/error.h"
@@ -176,14 +177,29 @@ void encode_block(const float* x, const float*, Q8_0& block) {  // fine enough f
 
 // ---- 32 elements, numbers from a table
 
-// The place of the number nearest to x in a table in order: four times the half that it is in.
+// Twice the numbers half way between neighbours of the table.
+constexpr auto iq4_nl_bounds = [] {
+  std::array<float, 15> bounds{};
+  for (std::size_t i = 0; i < bounds.size(); ++i)
+    bounds[i] = static_cast<float>(iq4_nl_numbers[i] + iq4_nl_numbers[i + 1]);
+  return bounds;
+}();
+
+// The place of the number nearest to x: four times the half that it is in.
 int nearest_iq4_nl(float x) {
   int place = 0;
-  for (const int step : {8, 4, 2, 1}) {
-    const auto between = static_cast<float>(iq4_nl_numbers[place + step - 1] + iq4_nl_numbers[place + step]);
-    if (2 * x > between) place += step;
-  }
+  for (const int step : {8, 4, 2, 1})
+    if (2 * x > iq4_nl_bounds[static_cast<std::size_t>(place + step - 1)]) place += step;
   return place;
+}
+
+// The numbers nearest to 32 of x times `by`: steps from the lowest on, all x at a time, as vectors.
+void round_to_iq4_nl(const float* x, float by, float* numbers) {
+  for (int i = 0; i < 32; ++i) numbers[i] = iq4_nl_numbers[0];
+  for (std::size_t k = 0; k < iq4_nl_bounds.size(); ++k) {
+    const auto step = static_cast<float>(iq4_nl_numbers[k + 1] - iq4_nl_numbers[k]);
+    for (int i = 0; i < 32; ++i) numbers[i] += 2 * (x[i] * by) > iq4_nl_bounds[k] ? step : 0.0f;
+  }
 }
 
 // The scale of 32 elements.
@@ -195,10 +211,11 @@ float fit_iq4_nl(const float* x, const float* importance) {
   // The largest element becomes about the number at one end of the table, or the other.
   for (const float end : {-127.0f, 113.0f})
     for (int step = -steps_tried; most != 0 && step <= steps_tried; ++step) {
-      const float by = (end + 2 * static_cast<float>(step)) / most;
+      float numbers[32];
+      round_to_iq4_nl(x, (end + 2 * static_cast<float>(step)) / most, numbers);
       double products = 0, squares = 0;
       for (int i = 0; i < 32; ++i) {
-        const double number = iq4_nl_numbers[nearest_iq4_nl(x[i] * by)], w = weight_of(importance, i);
+        const double number = numbers[i], w = weight_of(importance, i);
         products += w * number * x[i];
         squares += w * number * number;
       }
