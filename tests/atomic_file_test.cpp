@@ -305,6 +305,21 @@ TEST(WriteAtomically, ExceptionOfTheWriter) {
   EXPECT_EQ(folder.files().size(), 1u);
 }
 
+// As with a whole path: where the file system can, nothing is to be seen before it is complete.
+TEST(WriteAtomically, RelativePathsLeaveNothingBehindEither) {
+  const TemporaryFolder folder;
+  const auto seen_while_writing = [&](const std::filesystem::path& path) {
+    AtomicFile file(path);
+    file.write("half");
+    return folder.files().size();
+  };
+  const auto before = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  const std::size_t relative = seen_while_writing("f");
+  std::filesystem::current_path(before);
+  EXPECT_EQ(relative, seen_while_writing(folder / "f"));
+}
+
 TEST(WriteAtomically, RelativePath) {
   TemporaryFolder folder;
   const auto before = std::filesystem::current_path();

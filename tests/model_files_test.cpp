@@ -351,6 +351,7 @@ TEST(TypeMixes, GiveTheCostlyPartsMore) {
   EXPECT_EQ(fitting_type(DType::q4_k, 512), DType::q4_k);
   EXPECT_EQ(fitting_type(DType::q4_k, 96), DType::q5_0);
   EXPECT_EQ(fitting_type(DType::q6_k, 96), DType::q8_0);
+  EXPECT_EQ(fitting_type(DType::iq4_xs, 96), DType::iq4_nl);
   EXPECT_EQ(fitting_type(DType::q4_0, 100), DType::f16);
   EXPECT_EQ(fitting_type(DType::f16, 100), DType::f16);
   expect_error<ValueError>([] { find_type_mix("q9"); }, {"there is no type q9; there are f32", "q4_k_m"});

@@ -118,9 +118,11 @@ std::string read_text_file(const std::filesystem::path& path) { return read_whol
 // ---- writing
 
 AtomicFile::AtomicFile(const std::filesystem::path& path, Temporary temporary) : path_(path) {
+  // Absolute first: of a relative path that is not there yet nothing would be resolved, nor its folder known.
   std::error_code ignored;
-  target_ = std::filesystem::weakly_canonical(path, ignored);
-  if (target_.empty()) target_ = std::filesystem::absolute(path, ignored);
+  const auto absolute = std::filesystem::absolute(path, ignored);
+  target_ = std::filesystem::weakly_canonical(absolute, ignored);
+  if (target_.empty()) target_ = absolute;
   if (!target_.has_filename()) fail("write", EISDIR);
 
   unsigned mode = 0666;

@@ -22,10 +22,13 @@ constexpr std::size_t rounding_bytes = 8;
 // Formats whose pairs take many registers.
 bool heavy(DType format) { return format == DType::q3_k || format == DType::q5_k || format == DType::q6_k; }
 
+// Formats with a scale for 32 neighbours, whose pairs are those (one_rounding in kernels/quantised.h).
+bool scales_neighbours(DType format) { return block_elements(format) == 32 || format == DType::iq4_xs; }
+
 // Bytes of x as the kernels hold it: bytes and a Rounding for each 32 or 16, or f32.
 std::size_t held_bytes(DType format, std::int64_t rows, std::int64_t depth) {
   if (!is_quantised(format)) return static_cast<std::size_t>(rows * depth) * 4;
-  const std::int64_t each = block_elements(format) == 32 || format == DType::iq4_xs ? 32 : 16;
+  const std::int64_t each = scales_neighbours(format) ? 32 : 16;
   return static_cast<std::size_t>(rows * depth / each) * (static_cast<std::size_t>(each) + rounding_bytes);
 }
 bool rounds_in_block(DType format, std::int64_t rows, std::int64_t depth) {
