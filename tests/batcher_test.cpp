@@ -12,6 +12,7 @@
 
 #include "expect_error.h"
 #include "hearth/error.h"
+#include "llm/log_probabilities.h"
 #include "llm/model.h"
 
 namespace hearth::llm {
@@ -44,9 +45,9 @@ struct Asked {
     auto asked = std::make_shared<Asked>();
     batcher.submit(
         std::move(prompt), std::move(options),
-        [asked, each](TokenId token, std::string_view text) {
-          asked->streamed += text;
-          return !each || each(token, text);
+        [asked, each](const Generated& next) {
+          asked->streamed += next.text;
+          return !each || each(next);
         },
         [asked](GenerateResult result, std::exception_ptr error) {
           if (error)
@@ -118,7 +119,7 @@ TEST(Batcher, OneCanBeStoppedWhileOthersGoOn) {
   Batcher batcher(model);
   int seen = 0;
   const auto stopped = Asked::submit(batcher, tokens_of(model, "The dog"), greedy(100),
-                                     [&](TokenId, std::string_view) { return ++seen < 3; });
+                                     [&](const Generated&) { return ++seen < 3; });
   const auto other = Asked::submit(batcher, tokens_of(model, "The cat"), greedy(12));
   EXPECT_EQ(stopped->wait().reason, FinishReason::cancelled);
   EXPECT_EQ(seen, 3);
@@ -130,8 +131,8 @@ TEST(Batcher, WhoeverEndsIsCounted) {
   const Model model = storyteller(1);
   Batcher batcher(model);
   const auto first = Asked::submit(batcher, tokens_of(model, "The dog"), greedy(20));
-  const auto unwanted = Asked::submit(batcher, tokens_of(model, "The cat"), greedy(20),
-                                      [](TokenId, std::string_view) { return false; });
+  const auto unwanted =
+      Asked::submit(batcher, tokens_of(model, "The cat"), greedy(20), [](const Generated&) { return false; });
   EXPECT_EQ(unwanted->wait().reason, FinishReason::cancelled);
   first->wait();
   batcher.stop();
@@ -275,7 +276,7 @@ TEST(Batcher, EmbedsTextsBesideOthers) {
   // Nobody wants it any more.
   std::promise<GenerateResult> left;
   batcher.embed(
-      texts[1], [](TokenId, std::string_view) { return false; },
+      texts[1], [](const Generated&) { return false; },
       [&](GenerateResult result, std::exception_ptr) { left.set_value(std::move(result)); });
   EXPECT_EQ(left.get_future().get().reason, FinishReason::cancelled);
 }
@@ -304,7 +305,7 @@ TEST(Batcher, StoppingEndsAll) {
   endless.ignore_end = true;
   endless.keep = 4;
   std::vector<std::shared_ptr<Asked>> asked;
-  asked.push_back(Asked::submit(batcher, {5}, endless, [&, first = true](TokenId, std::string_view) mutable {
+  asked.push_back(Asked::submit(batcher, {5}, endless, [&, first = true](const Generated&) mutable {
     if (first) begun.set_value();
     first = false;
     return true;
@@ -368,18 +369,51 @@ TEST(Batcher, WhoHasLeftIsNotReadFor) {
   GenerateOptions endless = greedy(-1);
   endless.ignore_end = true;
   endless.keep = 4;
-  const auto running =
-      Asked::submit(batcher, {5}, endless, [&, first = true](TokenId, std::string_view) mutable {
-        if (std::exchange(first, false)) begun.set_value();
-        return go_on.load();
-      });
+  const auto running = Asked::submit(batcher, {5}, endless, [&, first = true](const Generated&) mutable {
+    if (std::exchange(first, false)) begun.set_value();
+    return go_on.load();
+  });
   begun.get_future().wait();
-  const auto left = Asked::submit(batcher, tokens_of(model, "The dog"), greedy(5),
-                                  [](TokenId, std::string_view) { return false; });
+  const auto left =
+      Asked::submit(batcher, tokens_of(model, "The dog"), greedy(5), [](const Generated&) { return false; });
   EXPECT_EQ(left->wait().reason, FinishReason::cancelled);  // before there was a place for it
   go_on = false;
   EXPECT_EQ(running->wait().reason, FinishReason::cancelled);
   EXPECT_EQ(batcher.stats().prompt_tokens, 1);
+}
+
+// By the scores that the prompt's tokens have one by one, whatever the cache knows of it.
+TEST(Batcher, ScoresPrompts) {
+  const Model model = storyteller(2);
+  std::vector<TokenId> prompt = model.tokenizer().encode(beginnings[5]);
+  while (prompt.size() < 150) prompt.insert(prompt.end(), prompt.begin(), prompt.end());
+  GenerateOptions options = greedy(1);
+  options.best_log_probabilities = 2;
+  options.score_prompt = true;
+  std::vector<LogProbabilities> expected;
+  GenerateResult alone;
+  {
+    Session session(model);
+    for (std::size_t i = 0; i + 1 < prompt.size(); ++i)
+      expected.push_back(log_probabilities(session.feed(std::span(prompt).subspan(i, 1)), prompt[i + 1], 2));
+    alone = session.generate(prompt, options);
+  }
+  Batcher batcher(model);
+  for (int i = 0; i < 2; ++i) {
+    const GenerateResult result = Asked::submit(batcher, prompt, options)->wait();
+    EXPECT_EQ(result.tokens, alone.tokens);
+    EXPECT_EQ(result.reused_tokens, 0);
+    for (const GenerateResult& one : {result, alone}) {
+      ASSERT_EQ(one.prompt_log_probabilities.size(), expected.size());
+      for (std::size_t k = 0; k < expected.size(); ++k) {
+        const LogProbabilities& scored = one.prompt_log_probabilities[k];
+        EXPECT_EQ(scored.chosen.token, prompt[k + 1]);
+        // Products of one row and of more round their operands in different ways.
+        EXPECT_NEAR(scored.chosen.log_probability, expected[k].chosen.log_probability, 0.4) << k;
+        ASSERT_EQ(scored.best.size(), 2u);
+      }
+    }
+  }
 }
 
 // Those who came later and want little do not keep one from its turn.
@@ -390,8 +424,8 @@ TEST(Batcher, PromptsAreReadInTheOrderOfComing) {
   std::vector<std::shared_ptr<Asked>> asked;
   for (int i = 0; i < 8; ++i)
     asked.push_back(Asked::submit(batcher, {static_cast<TokenId>(20 + i)}, greedy(i == 1 ? 2 : 1),
-                                  [&order, i](TokenId token, std::string_view) {
-                                    if (token >= 0 && (order.empty() || order.back() != i))
+                                  [&order, i](const Generated& next) {
+                                    if (next.token >= 0 && (order.empty() || order.back() != i))
                                       order.push_back(i);
                                     return true;
                                   }));

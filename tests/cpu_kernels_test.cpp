@@ -1,13 +1,15 @@
-// The CPU's scan, movement, indexing and random kernels against plain loops.
+// The CPU's scan, movement, indexing, random and conversion kernels against plain loops.
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <numeric>
 #include <set>
 
 #include "base/thread_pool.h"
+#include "cpu/elementwise_kernels.h"
 #include "cpu_steps.h"
 #include "device/strided.h"
 #include "graph/random.h"
@@ -514,6 +516,38 @@ TEST(Indexing, ScatterOfNothingCopies) {
 }
 
 // ---- random
+
+// Every half, what lies in the middle of two, and what lies beside these: by the machine's instructions as by
+// float16 itself, which has none.
+TEST(Conversion, HalvesAreRoundedToTheNearest) {
+  std::vector<float> numbers;
+  for (std::uint32_t half = 0; half < 0x7c00; ++half) {
+    float16 low, high;
+    low.bits = static_cast<std::uint16_t>(half);
+    high.bits = static_cast<std::uint16_t>(half + 1);
+    const float middle = half == 0x7bff ? 65520.0f : (static_cast<float>(low) + static_cast<float>(high)) / 2;
+    for (const std::uint32_t bits : {0u, ~0u, 1u})
+      numbers.push_back(std::bit_cast<float>(std::bit_cast<std::uint32_t>(middle) + bits));
+    numbers.push_back(low);
+  }
+  numbers.insert(numbers.end(), {65536.0f, 1e30f, std::numeric_limits<float>::infinity(), 1e-30f, 1e-45f});
+  for (std::size_t i = 0, count = numbers.size(); i < count; ++i) numbers.push_back(-numbers[i]);
+  numbers.push_back(std::numeric_limits<float>::quiet_NaN());
+  const auto n = static_cast<std::int64_t>(numbers.size());
+  std::vector<float16> stored(numbers.size());
+  std::vector<float> narrowed(numbers.size());
+  const ElementwiseKernels& kernels = elementwise_kernels();
+  kernels.store[static_cast<int>(DType::f16)](stored.data(), numbers.data(), nullptr, nullptr, n);
+  kernels.narrow[static_cast<int>(DType::f16)](narrowed.data(), numbers.data(), nullptr, nullptr, n);
+  EXPECT_TRUE(std::isnan(static_cast<float>(stored.back())) && std::isnan(narrowed.back()));
+  for (std::size_t i = 0; i + 1 < numbers.size(); ++i) {
+    const float16 expected(numbers[i]);
+    ASSERT_EQ(stored[i].bits, expected.bits) << numbers[i];
+    ASSERT_EQ(std::bit_cast<std::uint32_t>(narrowed[i]),
+              std::bit_cast<std::uint32_t>(static_cast<float>(expected)))
+        << numbers[i];
+  }
+}
 
 TEST(Random, PhiloxGivesThePublishedNumbers) {
   const auto check = [](test::PhiloxBlock counter, std::uint32_t k0, std::uint32_t k1,

@@ -225,8 +225,8 @@ TEST_F(RealModels, TextGoesOn) {
   const auto prompt = model.tokenizer().encode("Once upon a time, there was a");
   const GenerateOptions options{.most_tokens = 40, .sampling = {.temperature = 0}};
   std::string streamed;
-  const auto whole = session.generate(prompt, options, [&](TokenId, std::string_view text) {
-    streamed += text;
+  const auto whole = session.generate(prompt, options, [&](const Generated& next) {
+    streamed += next.text;
     return true;
   });
   EXPECT_TRUE(whole.text.starts_with(" little girl")) << whole.text;
@@ -242,8 +242,7 @@ TEST_F(RealModels, TextGoesOn) {
   EXPECT_EQ(cut.reused_tokens, static_cast<std::int64_t>(prompt.size()) - 1);  // all but the last
 
   int calls = 0;
-  const auto cancelled =
-      session.generate(prompt, options, [&](TokenId, std::string_view) { return ++calls < 3; });
+  const auto cancelled = session.generate(prompt, options, [&](const Generated&) { return ++calls < 3; });
   EXPECT_EQ(cancelled.reason, FinishReason::cancelled);
   EXPECT_EQ(cancelled.tokens.size(), 3u);
 }

@@ -135,14 +135,14 @@ TEST(OpenAi, SaysWhatIsWrong) {
           {R"({"prompt": "a", "n": 0})", "n"},
           {R"({"prompt": "a", "n": 129})", "n"},
           {R"({"prompt": "a", "suffix": "b"})", "suffix"},
-          {R"({"prompt": "a", "echo": true})", "echo"},
+          {R"({"prompt": "a", "echo": 1})", "echo"},
+          {R"({"prompt": "a", "echo": true, "logprobs": 1, "stream": true})", "logprobs"},
           {R"({"prompt": "a", "logprobs": 21})", "logprobs"},
           {R"({"prompt": "a", "max_tokens": -2})", "max_tokens"},
           {R"({"prompt": "a", "mirostat": 3})", "mirostat"},
           {R"({"prompt": "a", "json_schema": {"type": 3}})", "json_schema"},
           {R"({"prompt": "a", "response_format": {"type": "json_object", "schema": {"type": 3}}})",
            "response_format"},
-          {R"({"prompt": "a", "logprobs": 1, "stream": true})", "logprobs"},
           {R"({"prompt": "a", "logit_bias": {"x": 1}})", "logit_bias"},
           {R"({"prompt": "a", "logit_bias": {"8192": 1}})", "logit_bias"},
           {R"({"prompt": "a", "logit_bias": [1]})", "logit_bias"},
@@ -291,6 +291,52 @@ TEST(OpenAi, AnswersAsClientsExpect) {
   ASSERT_EQ(list["data"].size(), 1u);
   EXPECT_EQ(list["data"][0]["id"], "storyteller");
   EXPECT_EQ(json::parse(error_body("m", "t", "f"))["error"]["param"], "f");
+}
+
+// Log-probabilities come once each, with the next text or the end.
+TEST(OpenAi, StreamsLogProbabilities) {
+  const Interface interface = interface_with(plain_template);
+  const Call call = interface.completion(R"({"prompt": "a", "logprobs": 1, "stream": true})");
+  const LogProbabilities tokens[] = {{{5, -0.5}, {{5, -0.5}}}, {{6, -1}, {{7, -0.25}}}, {{8, -2}, {}}};
+  GenerateResult result;
+  result.log_probabilities.assign(std::begin(tokens), std::end(tokens));
+  const auto sent = [](const std::vector<std::string>& events) {
+    EXPECT_EQ(events.size(), 1u);
+    return events.empty() ? json() : json::parse(events[0])["choices"][0]["logprobs"];
+  };
+  AnswerStream stream(interface, call);
+  EXPECT_TRUE(stream.add("", tokens[0]).empty());
+  EXPECT_EQ(sent(stream.add("text", tokens[1]))["token_logprobs"], (std::vector{-0.5, -1.0}));
+  EXPECT_TRUE(sent(stream.add("more")).is_null());
+  EXPECT_TRUE(stream.add("", tokens[2]).empty());
+  EXPECT_EQ(sent(stream.end(result))["token_logprobs"], std::vector{-2.0});
+}
+
+TEST(OpenAi, EchoesPrompts) {
+  const Interface interface = interface_with(plain_template);
+  const Call call = interface.completion(R"({"prompt": "Once upon", "echo": true, "logprobs": 1})");
+  const std::size_t count = call.prompts[0].size();
+  GenerateResult result;
+  result.text = " a";
+  result.log_probabilities = {{{5, -0.5}, {{5, -0.5}}}};
+  for (std::size_t i = 1; i < count; ++i)
+    result.prompt_log_probabilities.push_back({{call.prompts[0][i], -3}, {{7, -1}}});
+  const json choice = json::parse(interface.answer(call, {result}))["choices"][0];
+  EXPECT_EQ(choice["text"], "Once upon a");
+  const json& scored = choice["logprobs"];
+  ASSERT_EQ(scored["tokens"].size(), count + 1);
+  ASSERT_EQ(scored["token_logprobs"].size(), count + 1);
+  ASSERT_EQ(scored["top_logprobs"].size(), count + 1);
+  EXPECT_TRUE(scored["token_logprobs"][0].is_null() && scored["top_logprobs"][0].is_null());
+  EXPECT_EQ(scored["token_logprobs"][1], count > 1 ? -3 : -0.5);
+  EXPECT_EQ(scored["token_logprobs"].back(), -0.5);
+
+  const Call streamed = interface.completion(R"({"prompt": "Once upon", "echo": true, "stream": true})");
+  EXPECT_FALSE(streamed.options.score_prompt);
+  AnswerStream stream(interface, streamed);
+  const auto begin = stream.begin();
+  ASSERT_EQ(begin.size(), 1u);
+  EXPECT_EQ(json::parse(begin[0])["choices"][0]["text"], "Once upon");
 }
 
 constexpr const char* with_tools = R"({"messages": [{"role": "user", "content": "hi"}],

@@ -114,6 +114,7 @@ const json endless{{"prompt", "The"}, {"logit_bias", {{"0", -100}}}, {"max_token
 struct Streamed {
   std::string text;
   json last;
+  std::vector<double> log_probabilities;
   bool done = false;
 };
 Streamed read_stream(const Serving& serving, const std::string& path, json body) {
@@ -142,6 +143,10 @@ Streamed read_stream(const Serving& serving, const std::string& path, json body)
     if (choice.contains("text")) streamed.text += choice["text"];
     if (choice.contains("delta") && choice["delta"].contains("content"))
       streamed.text += choice["delta"]["content"];
+    if (const json& tokens = choice["logprobs"]; tokens.contains("token_logprobs"))
+      for (const json& token : tokens["token_logprobs"]) streamed.log_probabilities.push_back(token);
+    else if (tokens.contains("content"))
+      for (const json& token : tokens["content"]) streamed.log_probabilities.push_back(token["logprob"]);
     if (!choice["finish_reason"].is_null()) streamed.last["reason"] = choice["finish_reason"];
   }
   return streamed;
@@ -172,6 +177,38 @@ TEST(Serve, AnswersWholeAndStreamed) {
   ASSERT_TRUE(models);
   EXPECT_EQ(json::parse(models->body)["data"][0]["id"], "storyteller");
   EXPECT_EQ(serving.stop(SIGINT), 0) << serving.log();
+}
+
+TEST(Serve, TellsLogProbabilitiesWholeAndStreamed) {
+  const Serving serving;
+  json completion = once;
+  completion["logprobs"] = 2;
+  completion["stop"] = ", there";  // its tokens are held back
+  const json whole = serving.post("/v1/completions", completion)["choices"][0];
+  const std::vector<double> tokens = whole["logprobs"]["token_logprobs"];
+  EXPECT_FALSE(tokens.empty());
+  const Streamed streamed = read_stream(serving, "/v1/completions", completion);
+  EXPECT_EQ(streamed.text, whole["text"]);
+  EXPECT_EQ(streamed.log_probabilities, tokens);
+
+  const json chat{{"messages", {{{"role", "user"}, {"content", "Once upon a time"}}}},
+                  {"max_tokens", 6},
+                  {"temperature", 0},
+                  {"logprobs", true}};
+  std::vector<double> expected;
+  const json answer = serving.post("/v1/chat/completions", chat);
+  for (const json& token : answer["choices"][0]["logprobs"]["content"]) expected.push_back(token["logprob"]);
+  EXPECT_EQ(expected.size(), 6u);
+  EXPECT_EQ(read_stream(serving, "/v1/chat/completions", chat).log_probabilities, expected);
+
+  // What programs that compare models ask for: how likely a text is.
+  const json echo{{"prompt", "Once upon a time"}, {"max_tokens", 0}, {"logprobs", 1}, {"echo", true}};
+  const json scored = serving.post("/v1/completions", echo);
+  EXPECT_EQ(scored["choices"][0]["text"], "Once upon a time");
+  const json& likely = scored["choices"][0]["logprobs"]["token_logprobs"];
+  ASSERT_EQ(likely.size(), scored["usage"]["prompt_tokens"]);
+  EXPECT_TRUE(likely[0].is_null());
+  EXPECT_GT(likely.back(), -0.5);  // " time"
 }
 
 TEST(Serve, AnswersManyAtOnceAndSurvivesThoseWhoLeave) {

@@ -25,7 +25,7 @@ class Batcher {
  public:
   // Every token with the text it completes; false stops the run. While a request waits and while its prompt
   // is read it is asked, too, with token -1 and no text: somebody may have lost interest.
-  using Each = std::function<bool(TokenId, std::string_view)>;
+  using Each = std::function<bool(const Generated&)>;
   // The end of a request, once: its result, or what went wrong (then the result is what there was).
   using Done = std::function<void(GenerateResult, std::exception_ptr)>;
 

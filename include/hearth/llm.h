@@ -3,7 +3,7 @@
 //   const auto model = llm::Model::load("model.gguf");
 //   llm::Session session(model);
 //   session.generate(model.tokenizer().encode("Once upon a time"), {.most_tokens = 100},
-//                    [](TokenId, std::string_view text) { std::cout << text << std::flush; return true; });
+//                    [](const llm::Generated& next) { std::cout << next.text << std::flush; return true; });
 #pragma once
 
 #include <cstdint>
@@ -166,12 +166,21 @@ struct LogProbabilities {
   std::vector<TokenLogProbability> best;
 };
 
+// A token that was just chosen, as callbacks get it.
+struct Generated {
+  TokenId token;
+  std::string_view text;  // what it completes: none, a character, what was held back for a stop text
+  const LogProbabilities* log_probabilities =
+      nullptr;  // where they were asked for and the token is a new one
+};
+
 struct GenerateOptions {
   std::int64_t most_tokens = -1;  // -1: until the model ends or the context is full
   SamplingOptions sampling = {};
   std::vector<std::string> stop = {};        // the text ends before one of these
   bool ignore_end = false;                   // go on where the model would end
   std::int64_t best_log_probabilities = -1;  // of each token, of so many of the best ones, too; -1: none
+  bool score_prompt = false;                 // the same of the prompt's tokens, all of which are computed
   std::optional<Grammar> grammar = {};       // what the text must look like
   // When the context is full: -1, stop; else keep that many tokens of the beginning, drop the older half of
   // the others, and go on.
@@ -189,7 +198,8 @@ std::string_view to_string(FinishReason reason);
 
 struct GenerateResult {
   std::vector<TokenId> tokens;
-  std::vector<LogProbabilities> log_probabilities;  // of each token, where they were asked for
+  std::vector<LogProbabilities> log_probabilities;         // of each token, where they were asked for
+  std::vector<LogProbabilities> prompt_log_probabilities;  // of those after the first
   std::string text;
   FinishReason reason = FinishReason::end;
   std::int64_t prompt_tokens = 0, reused_tokens = 0;     // reused: those still in the cache from before
@@ -254,7 +264,7 @@ class Session {
   // Goes on from `prompt`, which is the whole text so far: what the session has seen of it is not computed
   // again. `each` gets every token with the text it completes, and stops the run by returning false.
   GenerateResult generate(std::span<const TokenId> prompt, const GenerateOptions& options = {},
-                          const std::function<bool(TokenId, std::string_view)>& each = {});
+                          const std::function<bool(const Generated&)>& each = {});
 
   struct State;  // for the library itself
 

@@ -243,10 +243,10 @@ void bind_llm(nb::module_& parent) {
             {
               const nb::gil_scoped_release unlocked;
               const std::lock_guard lock(running());
-              result = self.generate(prompt, converted, [&](TokenId token, std::string_view text) {
+              result = self.generate(prompt, converted, [&](const Generated& next) {
                 const nb::gil_scoped_acquire locked;
                 if (PyErr_CheckSignals() != 0) throw nb::python_error();
-                return each.is_none() || nb::cast<bool>(nb::bool_(each(token, text_of(text))));
+                return each.is_none() || nb::cast<bool>(nb::bool_(each(next.token, text_of(next.text))));
               });
             }
             return dict_of(result);

@@ -114,12 +114,11 @@ class Conversation {
                       model_.context(), generate_.keep < 0 ? ", --keep forgets the oldest messages" : "",
                       model_.context() < model_.config().context ? ", --ctx asks for a larger context" : ""));
     const train::InterruptGuard interrupt(true, "");
-    const llm::GenerateResult result =
-        session_.generate(tokens, generate_, [&](TokenId, std::string_view piece) {
-          std::fwrite(piece.data(), 1, piece.size(), stdout);
-          std::fflush(stdout);
-          return !interrupt.requested();
-        });
+    const llm::GenerateResult result = session_.generate(tokens, generate_, [&](const llm::Generated& next) {
+      std::fwrite(next.text.data(), 1, next.text.size(), stdout);
+      std::fflush(stdout);
+      return !interrupt.requested();
+    });
     fmt::print("\n");
     if (generate_.sampling.seed != 0) ++generate_.sampling.seed;  // /again gives another answer
     if (!options_.quiet) say("[{}]\n", speed_text(result));

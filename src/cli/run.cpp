@@ -90,8 +90,8 @@ int run(const RunOptions& options) {
   llm::Session session(model);
   const auto generated = [&] {
     try {
-      return session.generate(tokens, generate, [&](TokenId, std::string_view text) {
-        show(text);
+      return session.generate(tokens, generate, [&](const llm::Generated& next) {
+        show(next.text);
         return !interrupt.requested();
       });
     } catch (...) {

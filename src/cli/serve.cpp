@@ -46,13 +46,17 @@ class Answer {
 
   struct Piece {
     std::size_t choice = 0;
-    std::string text;
+    std::string text = {};
+    std::optional<llm::LogProbabilities> log_probabilities = {};
     bool last = false;  // of its choice: there is no text, but a result
   };
 
-  bool add(std::size_t choice, std::string_view text) {
+  bool add(std::size_t choice, const llm::Generated& next) {
     const std::lock_guard lock(mutex_);
-    if (!text.empty()) pieces_.push_back({choice, std::string(text)});
+    if (!next.text.empty() || next.log_probabilities != nullptr) {
+      Piece& piece = pieces_.emplace_back(Piece{choice, std::string(next.text)});
+      if (next.log_probabilities != nullptr) piece.log_probabilities = *next.log_probabilities;
+    }
     changed_.notify_one();
     return !abandoned_;
   }
@@ -62,7 +66,7 @@ class Answer {
       error = std::make_exception_ptr(Error("the server is stopping"));
     results_[choice] = std::move(result);
     if (!error_) error_ = std::move(error);
-    pieces_.push_back({choice, {}, true});
+    pieces_.push_back({.choice = choice, .last = true});
     --left_;
     changed_.notify_one();
   }
@@ -379,7 +383,7 @@ class Server {
   void submit(const openai::Call& call, const std::shared_ptr<Answer>& made) {
     try {
       for (std::size_t i = 0; i < call.choices(); ++i) {
-        const auto each = [made, i](TokenId, std::string_view text) { return made->add(i, text); };
+        const auto each = [made, i](const llm::Generated& next) { return made->add(i, next); };
         const auto done = [made, i](llm::GenerateResult result, std::exception_ptr error) {
           made->end(i, std::move(result), std::move(error));
         };
@@ -413,14 +417,14 @@ class Server {
   bool write_all(httplib::DataSink& sink, const openai::Call& call, Answer& made,
                  std::vector<openai::AnswerStream>& streams) const {
     bool there = std::all_of(streams.begin(), streams.end(),
-                             [&](const auto& stream) { return write(sink, stream.begin()); });
+                             [&](auto& stream) { return write(sink, stream.begin()); });
     try {
       while (there) {
         const auto piece = made.next([&] { return there = sink.is_writable(); });
         if (!piece) break;
         openai::AnswerStream& stream = streams[piece->choice];
-        there =
-            write(sink, piece->last ? stream.end(made.results()[piece->choice]) : stream.add(piece->text));
+        there = write(sink, piece->last ? stream.end(made.results()[piece->choice])
+                                        : stream.add(piece->text, piece->log_probabilities));
       }
       return there && write(sink, openai::AnswerStream::usage(interface_, call, made.results())) &&
              write(sink, {"[DONE]"});

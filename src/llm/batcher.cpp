@@ -16,6 +16,7 @@
 #include "base/thread_pool.h"
 #include "hearth/error.h"
 #include "llm/continuation.h"
+#include "llm/log_probabilities.h"
 #include "llm/model.h"
 #include "llm/score_rows.h"
 
@@ -36,7 +37,8 @@ struct Job {
   bool embeds = false;          // there is no text: the prompt is
   std::vector<double> sums;     // of features of its tokens so far
 
-  bool wanted() const { return !each || each(-1, {}); }
+  bool reads_all() const { return embeds || options.score_prompt; }
+  bool wanted() const { return !each || each({-1, {}}); }
 };
 
 // A sequence of the cache, and who has it. What it read last is kept for the next one.
@@ -150,7 +152,7 @@ struct Batcher::State {
       if (place.job) continue;
       if (oldest == nullptr || place.last_number < oldest->last_number) oldest = &place;
       const auto& held = place.session.tokens();
-      const std::size_t known = job.embeds ? 0 : common_prefix(held, job.prompt);
+      const std::size_t known = job.reads_all() ? 0 : common_prefix(held, job.prompt);
       if (known > most && 2 * known >= held.size()) best = &place, most = known;
     }
     return best != nullptr ? best : oldest;
@@ -163,7 +165,7 @@ struct Batcher::State {
       job.text.emplace(model.tokenizer(), job.prompt, job.options, job.mask.get(), job.each);
       // The last token of the prompt is always run; all are where each counts.
       const std::size_t known =
-          job.embeds
+          job.reads_all()
               ? 0
               : common_prefix(place.session.tokens(), std::span(job.prompt).first(job.prompt.size() - 1));
       place.session.truncate(static_cast<std::int64_t>(known));
@@ -186,8 +188,13 @@ struct Batcher::State {
     if (!job.wanted()) return end(place, FinishReason::cancelled);
     attempt(place, [&] {
       const auto left = std::span<const TokenId>(job.prompt).subspan(place.session.tokens().size());
-      const std::int64_t most = model.state()->chunk_size() / (any_generating() ? shorter : 1);
-      const auto piece = left.first(std::min(left.size(), static_cast<std::size_t>(most)));
+      const auto most =
+          static_cast<std::size_t>(model.state()->chunk_size() / (any_generating() ? shorter : 1));
+      if (job.options.score_prompt && left.size() > 1) {
+        const auto piece = left.first(std::min({left.size() - 1, most, rows_at_once}));
+        return job.text->score_prompt(place.session.feed_all(piece), left.subspan(1));
+      }
+      const auto piece = left.first(std::min(left.size(), most));
       std::vector<float> scores;
       if (job.embeds)
         add_features(job, place.session.features(piece));

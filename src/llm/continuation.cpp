@@ -57,13 +57,22 @@ std::optional<TokenId> Continuation::advance(std::span<const float> scores) {
   if (tokenizer_.ends_generation(token) && (!options_.ignore_end || mask_)) return end(FinishReason::end);
   if (mask_) mask_->push(token);
   result_.tokens.push_back(token);
+  const LogProbabilities* own = nullptr;
   if (options_.best_log_probabilities >= 0)
-    result_.log_probabilities.push_back(
+    own = &result_.log_probabilities.emplace_back(
         log_probabilities(scores, token, static_cast<std::size_t>(options_.best_log_probabilities)));
-  if (!give(token, stops_.push(decoder_.push(token)))) return end(FinishReason::cancelled);
+  if (!give({token, stops_.push(decoder_.push(token)), own})) return end(FinishReason::cancelled);
   if (stops_.found()) return end(FinishReason::stop);
   if (mask_ && mask_->complete()) return end(FinishReason::end);
   return token;
+}
+
+void Continuation::score_prompt(std::span<const std::vector<float>> rows,
+                                std::span<const TokenId> following) {
+  const std::int64_t best = std::max<std::int64_t>(options_.best_log_probabilities, 0);
+  for (std::size_t i = 0; i < std::min(rows.size(), following.size()); ++i)
+    result_.prompt_log_probabilities.push_back(
+        log_probabilities(rows[i], following[i], static_cast<std::size_t>(best)));
 }
 
 void Continuation::prepare(std::span<const float> scores) noexcept {
@@ -85,7 +94,7 @@ bool Continuation::has_all() const {
 void Continuation::finish() {
   if (result_.reason == FinishReason::cancelled || stops_.found()) return;
   const std::string rest = stops_.push(decoder_.finish()) + stops_.finish();
-  if (!rest.empty()) give(result_.tokens.empty() ? TokenId{-1} : result_.tokens.back(), rest);
+  if (!rest.empty()) give({result_.tokens.empty() ? TokenId{-1} : result_.tokens.back(), rest});
 }
 
 TokenId Continuation::choose(std::span<const float> scores) {
@@ -95,9 +104,9 @@ TokenId Continuation::choose(std::span<const float> scores) {
   return sampler_.choose(masked);
 }
 
-bool Continuation::give(TokenId token, const std::string& text) {
-  result_.text += text;
-  return !each_ || each_(token, text);
+bool Continuation::give(const Generated& next) {
+  result_.text += next.text;
+  return !each_ || each_(next);
 }
 
 std::optional<TokenId> Continuation::end(FinishReason reason) {

@@ -22,7 +22,7 @@ std::size_t common_prefix(std::span<const TokenId> a, std::span<const TokenId> b
 
 class Continuation {
  public:
-  using Each = std::function<bool(TokenId, std::string_view)>;
+  using Each = std::function<bool(const Generated&)>;
 
   // `options` and `mask`, of their grammar if they have one, outlive it.
   Continuation(const Tokenizer& tokenizer, std::span<const TokenId> prompt, const GenerateOptions& options,
@@ -31,6 +31,8 @@ class Continuation {
   // Chooses the token that follows by these scores, and gives its text away. Nothing where the text has
   // ended; then result().reason says why.
   std::optional<TokenId> advance(std::span<const float> scores);
+  // Tokens of the prompt, and the scores by which each followed; behind the last of these there is no token.
+  void score_prompt(std::span<const std::vector<float>> rows, std::span<const TokenId> following);
   // What takes long of advance() with the same scores, to be called before it: several texts at once may, on
   // threads of their own. What fails here fails again in advance().
   void prepare(std::span<const float> scores) noexcept;
@@ -48,7 +50,7 @@ class Continuation {
 
  private:
   TokenId choose(std::span<const float> scores);
-  bool give(TokenId token, const std::string& text);
+  bool give(const Generated& next);
   std::optional<TokenId> end(FinishReason reason);
 
   const Tokenizer& tokenizer_;

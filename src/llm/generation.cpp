@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "llm/continuation.h"
+#include "llm/log_probabilities.h"
 #include "llm/session.h"
 
 namespace hearth::llm {
@@ -24,7 +25,7 @@ std::string_view to_string(FinishReason reason) {
 }
 
 GenerateResult Session::generate(std::span<const TokenId> prompt, const GenerateOptions& options,
-                                 const std::function<bool(TokenId, std::string_view)>& each) {
+                                 const std::function<bool(const Generated&)>& each) {
   const std::int64_t context = state_->model->context;
   check_generation(options, prompt, *state_->model);
   const Tokenizer& tokenizer = state_->model->tokenizer_or_throw();
@@ -41,11 +42,20 @@ GenerateResult Session::generate(std::span<const TokenId> prompt, const Generate
 
   // Of what the cache has, keep what the prompt begins with; the last token of the prompt is always run.
   const std::vector<TokenId>& seen = state_->sequence.tokens;
-  const std::size_t same = common_prefix(seen, prompt.first(prompt.size() - 1));
+  const std::size_t same = options.score_prompt ? 0 : common_prefix(seen, prompt.first(prompt.size() - 1));
   truncate(static_cast<std::int64_t>(same));
   result.reused_tokens = static_cast<std::int64_t>(same);
   auto start = Clock::now();
-  std::vector<std::vector<float>> rows{feed(prompt.subspan(same))};
+  const auto scores_after = [&](std::span<const TokenId> tokens, std::size_t wanted) {
+    const Piece piece{&state_->sequence, tokens, static_cast<std::int64_t>(wanted)};
+    return state_->model->append_together({&piece, 1});
+  };
+  if (options.score_prompt)
+    while (seen.size() + 1 < prompt.size()) {
+      const auto left = prompt.subspan(seen.size());
+      text.score_prompt(feed_all(left.first(std::min(rows_at_once, left.size() - 1))), left.subspan(1));
+    }
+  ScoreRows rows = scores_after(prompt.subspan(seen.size()), 1);
   result.prompt_seconds = seconds_since(start);
 
   start = Clock::now();
@@ -71,7 +81,18 @@ GenerateResult Session::generate(std::span<const TokenId> prompt, const Generate
   const auto forget_wrong = [&] {
     truncate(static_cast<std::int64_t>(seen.size() - (guesses.size() - next)));
   };
-  while (const std::optional<TokenId> token = text.advance(rows[next])) {
+  const auto advance = [&] {
+    if (Sampler* const chooser = text.chooser()) {
+      std::vector<Sampler*> choosers(rows.size(), nullptr);
+      choosers[next] = chooser;
+      if (const auto chosen = choose_together(choosers, rows)[next]) {
+        text.chose(*chosen);
+        return text.advance({});
+      }
+    }
+    return text.advance(text.has_all() ? std::span<const float>() : rows[next]);
+  };
+  while (const std::optional<TokenId> token = advance()) {
     if (next < guesses.size() && guesses[next] == *token) {
       ++next;
       ++result.accepted_tokens;
@@ -92,7 +113,8 @@ GenerateResult Session::generate(std::span<const TokenId> prompt, const Generate
     result.drafted_tokens += static_cast<std::int64_t>(guesses.size());
     std::vector<TokenId> fed{*token};
     fed.insert(fed.end(), guesses.begin(), guesses.end());
-    rows = feed_all(fed);
+    rows = {};  // so that its memory is used again
+    rows = scores_after(fed, fed.size());
   }
   forget_wrong();
   text.finish();

@@ -264,36 +264,48 @@ ScoreRows Model::State::append_together(std::span<const Piece> pieces) {
   }
   // Into the memory of the last time, where nobody reads that any more: the scores of many sequences are
   // megabytes, and new memory costs more than to fill it.
-  const std::int64_t block = score_block(config.vocabulary);
-  const std::int64_t of_row = config.vocabulary + (block > 0 ? config.vocabulary / block : 0);
-  const auto count = static_cast<std::size_t>(wanted * of_row);
-  if (!scores || scores.use_count() > 1 || most_scores < count) {
-    // Pinned memory is slow to get: more than now, where there may soon be more sequences.
-    const std::size_t most =
-        std::min(2 * count, static_cast<std::size_t>(std::max(wanted, most_sequences) * of_row));
-    const auto memory = host_memory(device, most * sizeof(float));
-    scores = {memory, reinterpret_cast<float*>(memory.get())};
-    most_scores = most;
-  }
-  std::span<float> rows(scores.get(), static_cast<std::size_t>(wanted * config.vocabulary));
+  const auto room = [&] {
+    const std::int64_t block = score_block(config.vocabulary);
+    const std::int64_t of_row = config.vocabulary + (block > 0 ? config.vocabulary / block : 0);
+    const auto count = static_cast<std::size_t>(wanted * of_row);
+    if (!scores || scores.use_count() > 1 || most_scores < count) {
+      // Pinned memory is slow to get: more than now, where there may soon be more sequences.
+      const std::size_t most =
+          std::min(2 * count, static_cast<std::size_t>(std::max(wanted, most_sequences) * of_row));
+      const auto memory = host_memory(device, most * sizeof(float));
+      scores = {memory, reinterpret_cast<float*>(memory.get())};
+      most_scores = most;
+    }
+    return std::span(scores.get(), static_cast<std::size_t>(wanted * config.vocabulary));
+  };
   std::shared_ptr<ScoreRows::State> state;
+  const auto copied = [&] {
+    return std::make_shared<ScoreRows::State>(scores, static_cast<std::size_t>(wanted),
+                                              static_cast<std::size_t>(config.vocabulary));
+  };
   if (tokens <= chunk_size()) {
     run(pieces, Output::scores, [&](const std::vector<Tensor>& result) {
-      if (result.size() > 1)
+      if (result.size() == 1 && device.kind == DeviceKind::cpu) {
+        state = std::make_shared<ScoreRows::State>(result[0]);
+        return;
+      }
+      const std::span<float> rows = room();
+      if (result.size() > 1) {
         state = std::make_shared<ScoreRows::State>(scores, result[0], result[1], pick);
-      else
+      } else {
         read_elements(result[0], std::as_writable_bytes(rows));
+        state = copied();
+      }
     });
   } else {
+    std::span<float> rows = room();
     for (const Piece& piece : pieces) {
       const auto own = static_cast<std::size_t>(piece.wanted * config.vocabulary);
       append_into(rows.first(own), *piece.sequence, piece.tokens, piece.wanted, Output::scores);
       rows = rows.subspan(own);
     }
+    state = copied();
   }
-  if (!state)
-    state = std::make_shared<ScoreRows::State>(scores, static_cast<std::size_t>(wanted),
-                                               static_cast<std::size_t>(config.vocabulary));
   return ScoreRows(std::move(state));
 }
 

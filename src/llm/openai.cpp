@@ -329,7 +329,7 @@ Call Interface::call(const Json& body, bool chat) const {
   fields.read("n", answers);
   if (answers < 1 || answers > most_answers) refuse("n", fmt::format("1 to {}", most_answers));
   call.answers = static_cast<std::size_t>(answers);
-  for (const char* unknown : {"suffix", "echo", "audio", "prediction"})
+  for (const char* unknown : {"suffix", "audio", "prediction"})
     if (const Json* field = fields.find(unknown); field != nullptr && *field != false && *field != "")
       refuse(unknown, "not known here");
   for (const char* name : {"n_predict", "max_tokens", "max_completion_tokens"}) {
@@ -373,9 +373,11 @@ Call Interface::call(const Json& body, bool chat) const {
       refuse(best, fmt::format("0 to {}", most_best));
   }
   call.stream = fields.flag("stream");
-  if (call.stream && options.best_log_probabilities >= 0) refuse("logprobs", "not with stream");
   if (const Json* more = fields.find("stream_options"); more != nullptr && more->is_object())
     call.usage_in_stream = Fields(*more).flag("include_usage");
+  call.echo = !chat && fields.flag("echo");
+  options.score_prompt = call.echo && options.best_log_probabilities >= 0;
+  if (call.stream && options.score_prompt) refuse("logprobs", "not with both echo and stream");
   if (chat) {
     const Json *choice = fields.find("tool_choice"), *tools = fields.find("tools");
     if (tools != nullptr && (choice == nullptr || *choice != "none")) call.tools = tool_names(*tools);
@@ -504,24 +506,27 @@ Interface::Json Interface::choice(const Call& call, std::size_t index, const Gen
     }
     choice["message"] = std::move(message);
   } else {
-    choice["text"] = result.text;
+    choice["text"] = (call.echo ? echoed_text(call, index) : "") + result.text;
   }
-  choice["logprobs"] = log_probabilities(call, result);
+  choice["logprobs"] = call.options.score_prompt ? echoed_log_probabilities(call, index, result)
+                                                 : log_probabilities(call, result.log_probabilities);
   choice["finish_reason"] = reason;
   return choice;
 }
 
-Interface::Json Interface::log_probabilities(const Call& call, const GenerateResult& result) const {
+Interface::Json Interface::log_probabilities(const Call& call,
+                                             std::span<const LogProbabilities> of_tokens) const {
   if (call.options.best_log_probabilities < 0) return nullptr;
   const Tokenizer& tokenizer = model_.tokenizer();
   const auto text = [&](TokenId token) { return std::string(tokenizer.bytes(token)); };
   if (!call.chat) {
     Json tokens = Json::array(), chosen = Json::array(), best = Json::array();
-    for (const LogProbabilities& token : result.log_probabilities) {
+    for (const LogProbabilities& token : of_tokens) {
       tokens.push_back(text(token.chosen.token));
       chosen.push_back(token.chosen.log_probability);
       Json others = Json::object();
-      for (const TokenLogProbability& other : token.best) others[text(other.token)] = other.log_probability;
+      for (const TokenLogProbability& other : token.best)  // of those with the same text the best
+        others.emplace(text(other.token), other.log_probability);
       best.push_back(others);
     }
     return {{"tokens", tokens}, {"token_logprobs", chosen}, {"top_logprobs", best}};
@@ -532,7 +537,7 @@ Interface::Json Interface::log_probabilities(const Call& call, const GenerateRes
     return Json{{"token", text(token.token)}, {"logprob", token.log_probability}, {"bytes", bytes}};
   };
   Json content = Json::array();
-  for (const LogProbabilities& token : result.log_probabilities) {
+  for (const LogProbabilities& token : of_tokens) {
     Json own = entry(token.chosen);
     own["top_logprobs"] = Json::array();
     for (const TokenLogProbability& other : token.best) own["top_logprobs"].push_back(entry(other));
@@ -541,21 +546,43 @@ Interface::Json Interface::log_probabilities(const Call& call, const GenerateRes
   return {{"content", content}};
 }
 
-std::string AnswerStream::event(Json delta, const char* reason) const {
+std::string Interface::echoed_text(const Call& call, std::size_t choice) const {
+  return model_.tokenizer().decode(call.prompt_of(choice), {.skip_special = true});
+}
+
+// The prompt's first token follows nothing: it has no probability.
+Interface::Json Interface::echoed_log_probabilities(const Call& call, std::size_t choice,
+                                                    const GenerateResult& result) const {
+  std::vector<LogProbabilities> all = result.prompt_log_probabilities;
+  all.insert(all.end(), result.log_probabilities.begin(), result.log_probabilities.end());
+  Json json = log_probabilities(call, all);
+  json["tokens"].insert(json["tokens"].begin(),
+                        std::string(model_.tokenizer().bytes(call.prompt_of(choice).front())));
+  for (const char* name : {"token_logprobs", "top_logprobs"}) json[name].insert(json[name].begin(), nullptr);
+  return json;
+}
+
+std::string AnswerStream::event(Json delta, const char* reason) {
   Json json = interface_.head(call_, call_.chat ? "chat.completion.chunk" : "text_completion");
   Json choice{{"index", choice_}};
   choice[call_.chat ? "delta" : "text"] = std::move(delta);
+  choice["logprobs"] = kept_.empty() ? Json(nullptr) : interface_.log_probabilities(call_, kept_);
+  kept_.clear();
   choice["finish_reason"] = reason == nullptr ? Json(nullptr) : Json(reason);
   json["choices"] = Json::array({std::move(choice)});
   return text_of(json);
 }
 
-std::vector<std::string> AnswerStream::begin() const {
-  if (!call_.chat) return {};
-  return {event({{"role", "assistant"}, {"content", ""}})};
+std::vector<std::string> AnswerStream::begin() {
+  if (call_.chat) return {event({{"role", "assistant"}, {"content", ""}})};
+  if (call_.echo) return {event(interface_.echoed_text(call_, choice_))};
+  return {};
 }
 
-std::vector<std::string> AnswerStream::add(std::string_view text) {
+std::vector<std::string> AnswerStream::add(std::string_view text,
+                                           std::optional<LogProbabilities> log_probabilities) {
+  if (log_probabilities) kept_.push_back(std::move(*log_probabilities));
+  if (text.empty()) return {};
   if (!call_.chat) return {event(text)};
   if (call_.tools.empty()) return {event({{"content", text}})};
   const std::string certain = filter_.add(text);
@@ -563,7 +590,7 @@ std::vector<std::string> AnswerStream::add(std::string_view text) {
   return {event({{"content", certain}})};
 }
 
-std::vector<std::string> AnswerStream::end(const GenerateResult& result) const {
+std::vector<std::string> AnswerStream::end(const GenerateResult& result) {
   std::vector<std::string> events;
   const char* reason = reason_name(result.reason);
   if (call_.chat && !call_.tools.empty()) {

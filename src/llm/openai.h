@@ -36,6 +36,7 @@ struct Call {
   std::size_t answers = 1;  // to each prompt
   GenerateOptions options;
   bool chat = false, stream = false, usage_in_stream = false;
+  bool echo = false;  // the answer begins with the prompt
   bool embeds = false,
        base64 = false;             // the prompts are to be embedded; as text that is shorter than numbers
   std::vector<std::string> tools;  // names of those that may be called
@@ -76,7 +77,9 @@ class Interface {
   Json choice(const Call& call, std::size_t index, const GenerateResult& result) const;
   Json model_json() const;
   Json head(const Call& call, std::string_view kind) const;
-  Json log_probabilities(const Call& call, const GenerateResult& result) const;
+  Json log_probabilities(const Call& call, std::span<const LogProbabilities> of_tokens) const;
+  Json echoed_log_probabilities(const Call& call, std::size_t choice, const GenerateResult& result) const;
+  std::string echoed_text(const Call& call, std::size_t choice) const;
 
   Model model_;
   std::string name_;
@@ -91,20 +94,23 @@ class AnswerStream {
   AnswerStream(const Interface& interface, const Call& call, std::size_t choice = 0)
       : interface_(interface), call_(call), choice_(choice) {}
 
-  std::vector<std::string> begin() const;
-  std::vector<std::string> add(std::string_view text);
-  std::vector<std::string> end(const GenerateResult& result) const;
+  std::vector<std::string> begin();
+  // Log-probabilities of tokens go with the next text that is sent, or the end.
+  std::vector<std::string> add(std::string_view text,
+                               std::optional<LogProbabilities> log_probabilities = std::nullopt);
+  std::vector<std::string> end(const GenerateResult& result);
   // What comes behind the last of all choices.
   static std::vector<std::string> usage(const Interface& interface, const Call& call,
                                         const std::vector<GenerateResult>& results);
 
  private:
-  std::string event(nlohmann::ordered_json delta, const char* reason = nullptr) const;
+  std::string event(nlohmann::ordered_json delta, const char* reason = nullptr);
 
   const Interface& interface_;
   const Call& call_;
   std::size_t choice_;
   ToolCallFilter filter_;
+  std::vector<LogProbabilities> kept_;  // of tokens that no event has told of
 };
 
 // {"error": {...}}

@@ -12,8 +12,6 @@
 namespace hearth::llm {
 namespace {
 
-constexpr std::size_t rows_at_once = 64;  // of scores, which are large
-
 class Total {
  public:
   void add(double value) {

@@ -22,6 +22,12 @@ std::span<const float> ScoreRows::operator[](std::size_t row) const {
 ScoreRows::State::State(std::shared_ptr<float> values, std::size_t rows, std::size_t width)
     : values_(std::move(values)), rows_(rows), width_(width) {}
 
+ScoreRows::State::State(const Tensor& scores)
+    : rows_(static_cast<std::size_t>(scores.size(0))), width_(static_cast<std::size_t>(scores.size(1))) {
+  const auto elements = std::make_shared<const HostElements>(scores);
+  values_ = {elements, const_cast<float*>(elements->as<float>())};  // which nobody brings anything to
+}
+
 ScoreRows::State::State(std::shared_ptr<float> values, Tensor scores, const Tensor& best,
                         Compiled::Function pick)
     : values_(std::move(values)),

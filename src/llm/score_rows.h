@@ -16,6 +16,7 @@ namespace hearth::llm {
 struct ScoreRows::State {
   // All of them are here.
   State(std::shared_ptr<float> values, std::size_t rows, std::size_t width);
+  explicit State(const Tensor& scores);  // (rows, width), f32, in the host's memory
   // They are where `scores` is, (rows, width), f32; `best` is (rows, blocks). `pick` is what pick_blocks()
   // makes. There is room for all in `values`, and for the best.
   State(std::shared_ptr<float> values, Tensor scores, const Tensor& best, Compiled::Function pick);

@@ -342,9 +342,18 @@ constexpr void fill_converts(TileFunction (&row)[compute_count]) {
 // As if stored as S and loaded again.
 template <typename S>
 void narrow_tile(void* out, const void* a, const void*, const void*, std::int64_t n) {
-  using T =
-      std::conditional_t<std::is_same_v<S, float16> || std::is_same_v<S, bfloat16>, float, std::int32_t>;
+  using T = std::conditional_t<std::is_same_v<S, bfloat16>, float, std::int32_t>;
   loop1<T, T>(out, a, n, [](T x) HEARTH_LAMBDA { return static_cast<T>(static_cast<S>(x)); });
+}
+
+void narrow_half_tile(void* out, const void* a, const void*, const void*, std::int64_t n) {
+  constexpr std::int64_t most = 64;
+  float16 halves[most];
+  for (std::int64_t i = 0; i < n; i += most) {
+    const std::int64_t count = n - i < most ? n - i : most;
+    narrow(static_cast<const float*>(a) + i, halves, count);
+    widen(halves, static_cast<float*>(out) + i, count);
+  }
 }
 
 template <typename S>
@@ -379,6 +388,10 @@ void store_tile(void* out, const void* a, const void*, const void*, std::int64_t
   loop1<S, T>(out, a, n, [](T x) HEARTH_LAMBDA { return static_cast<S>(x); });
 }
 
+void store_half_tile(void* out, const void* a, const void*, const void*, std::int64_t n) {
+  narrow(static_cast<const float*>(a), static_cast<float16*>(out), n);
+}
+
 constexpr int at(DType dtype) { return static_cast<int>(dtype); }
 
 constexpr ElementwiseKernels make_table() {
@@ -407,7 +420,7 @@ constexpr ElementwiseKernels make_table() {
   table.narrow[at(DType::u8)] = narrow_tile<std::uint8_t>;
   table.narrow[at(DType::i8)] = narrow_tile<std::int8_t>;
   table.narrow[at(DType::i16)] = narrow_tile<std::int16_t>;
-  table.narrow[at(DType::f16)] = narrow_tile<float16>;
+  table.narrow[at(DType::f16)] = narrow_half_tile;
   table.narrow[at(DType::bf16)] = narrow_tile<bfloat16>;
   table.load[at(DType::bool_)] = load_tile<std::uint8_t, std::int32_t>;
   table.load[at(DType::u8)] = load_tile<std::uint8_t, std::int32_t>;
@@ -419,7 +432,7 @@ constexpr ElementwiseKernels make_table() {
   table.store[at(DType::u8)] = store_tile<std::uint8_t, std::int32_t>;
   table.store[at(DType::i8)] = store_tile<std::int8_t, std::int32_t>;
   table.store[at(DType::i16)] = store_tile<std::int16_t, std::int32_t>;
-  table.store[at(DType::f16)] = store_tile<float16, float>;
+  table.store[at(DType::f16)] = store_half_tile;
   table.store[at(DType::bf16)] = store_tile<bfloat16, float>;
   return table;
 }
