@@ -29,8 +29,9 @@ Tensor formula(const std::string& name, const Shape& shape) {
     x ^= x >> 16;
     const double unit = static_cast<double>(x >> 8) / 8388608 - 1;
     values.push_back(static_cast<float>(name.ends_with("norm.weight") ? 1 + 0.25 * unit
-                                        : name.ends_with(".bias")
-                                            ? 0.25 * unit
+                                        : name.ends_with("bias")      ? 0.25 * unit
+                                        : name.ends_with("experts.gate_up_proj")
+                                            ? 2 * unit
                                             : unit * std::sqrt(3 / static_cast<double>(shape.back()))));
   }
   return tensor<float>(values).reshape(shape);
@@ -114,6 +115,7 @@ void write_gguf(const std::filesystem::path& path, const Golden& model) {
   const bool interleaves = architecture == "llama" || architecture == "smollm3";
   const nlohmann::json& config = model.json["config"];
   std::map<std::string, std::vector<Tensor>> parts;  // more than one: experts
+  TensorMap whole;                                   // of all experts at once
   for (const auto& entry : model.json["tensors"]) {
     const auto name = entry["name"].get<std::string>(), target = entry["gguf"].get<std::string>();
     const auto sizes = entry["shape"].get<std::vector<std::int64_t>>();
@@ -124,12 +126,25 @@ void write_gguf(const std::filesystem::path& path, const Golden& model) {
       x = interleaved_rows(x, config["num_key_value_heads"].get<std::int64_t>());
     if (architecture.starts_with("gemma") && name.ends_with("norm.weight")) x = x + 1.0;
     if (name == "model.layers.0.mlp.shared_expert_gate.weight") x = x.reshape({-1});  // both occur
+    const bool experts = name.find(".experts.") != std::string::npos && !entry.contains("expert");
+    if (experts && x.ndim() == 3) x = x.transpose(1, 2);
+    if (entry.contains("odd")) {  // rows in turns
+      Shape pairs{x.size(0), x.size(1) / 2, 2};
+      for (std::size_t i = 2; i < x.ndim(); ++i) pairs.push_back(x.shape()[i]);
+      x = x.reshape(pairs);
+      whole.emplace(entry["odd"].get<std::string>(), select(x, 2, 1));
+      x = select(x, 2, 0);
+    }
+    if (experts) {
+      whole.emplace(target, x);
+      continue;
+    }
     std::vector<Tensor>& place = parts[target];
     const std::size_t index = entry.contains("expert") ? entry["expert"].get<std::size_t>() : 0;
     if (place.size() <= index) place.resize(index + 1);
     place[index] = x;
   }
-  TensorMap tensors;
+  TensorMap tensors = whole;
   for (const auto& [name, list] : parts)
     tensors.emplace(name, name.find("_exps") == std::string::npos ? list[0] : stack(list));
   for (const auto& [name, factors] : model.json["gguf_factors"].items())
@@ -309,7 +324,7 @@ class RefusedFolder : public testing::Test {
 TEST_F(RefusedFolder, UnknownArchitecture) {
   refuse("llama", [](auto& config, auto&) { config["model_type"] = "mamba"; },
          {"config.json': unknown architecture \"mamba\"; known are llama, mistral, mixtral, smollm3, qwen2, "
-          "qwen2_moe, qwen3, qwen3_moe, phi3, gemma2, gemma3, gemma3_text"});
+          "qwen2_moe, qwen3, qwen3_moe, phi3, gemma2, gemma3, gemma3_text, gpt_oss"});
 }
 TEST_F(RefusedFolder, MissingTensors) {
   refuse("llama", [](auto&, auto& tensors) { tensors.erase("model.layers.1.self_attn.o_proj.weight"); },

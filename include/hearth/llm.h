@@ -27,6 +27,7 @@ namespace hearth::llm {
 // the number of the pair between those that turn `fast` and `slow` times in the original context.
 struct YarnScaling {
   double factor, original_context, fast = 32, slow = 1;
+  bool rounds = true;  // the first and the last pair that are stretched in part: to whole pairs
 };
 
 // Rotary positions: how far the pairs of features of a head turn.
@@ -40,7 +41,9 @@ struct RopeConfig {
   std::optional<YarnScaling> yarn{};
 };
 
-enum class Activation { silu, gelu_tanh };
+// What becomes of a gate and what it is for: silu(gate) * up, gelu(gate) * up, or as GPT-OSS has it
+// gate * sigmoid(1.702 gate) * (up + 1), both within 7.
+enum class Activation { silu, gelu_tanh, clamped };
 
 // What the decoder is built from. Read from the file; the same for every format.
 struct ModelConfig {
@@ -54,6 +57,7 @@ struct ModelConfig {
   Activation activation = Activation::silu;
   bool query_key_norms = false;       // of each head, before rope
   bool post_norms = false;            // attention and feed-forward end with a norm, too
+  bool attention_sinks = false;       // each head may look at nothing, which has a score, too
   std::vector<std::int64_t> windows;  // of the attention of each layer; 0: all tokens so far
   std::vector<bool> without_rope;     // of each layer: it does not see positions; empty: all see them
   RopeConfig rope;

@@ -1,6 +1,7 @@
 // Attention over a cache of keys and values: queries of one sequence are taken together, a group of heads at
 // a time.
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -45,6 +46,10 @@ std::unique_ptr<Kernel> make(const Step& step) {
   const bool scaled = keys.dtype == DType::i8;
   if (scaled && (!step.inputs[6].contiguous() || !step.inputs[7].contiguous()))
     throw KernelError("[cached_attention] scales must be dense");
+  const std::size_t sinks = scaled ? 8 : 6;  // the input, where there is one
+  const bool has_sinks = step.inputs.size() > sinks;
+  if (has_sinks && !step.inputs[sinks].contiguous())
+    throw KernelError("[cached_attention] sinks must be dense");
   const auto attend =
       scaled ? cached_attention_kernels().attend_scaled
              : cached_attention_kernels().attend[static_cast<int>(keys.dtype) - static_cast<int>(DType::f16)];
@@ -58,6 +63,7 @@ std::unique_ptr<Kernel> make(const Step& step) {
     const auto* position_of = static_cast<const std::int64_t*>(arguments.inputs[4]);
     const auto* page_table = static_cast<const std::int64_t*>(arguments.inputs[5]);
     Q* to = static_cast<Q*>(arguments.outputs[0]);
+    const auto* sink_of = has_sinks ? static_cast<const float*>(arguments.inputs[sinks]) : nullptr;
     const std::vector<Tile> tiles = tiles_of(sequence_of, sequence_stride, queries);
     parallel_for(
         static_cast<std::int64_t>(tiles.size()) * groups, 1, [&](std::int64_t begin, std::int64_t end) {
@@ -90,7 +96,8 @@ std::unique_ptr<Kernel> make(const Step& step) {
                   row[f] =
                       static_cast<float>(source[f * q_strides[2]]) * static_cast<float>(attributes.scale);
                 rows.push_back(
-                    {row, result + static_cast<std::int64_t>(rows.size()) * features, first, position});
+                    {row, result + static_cast<std::int64_t>(rows.size()) * features, first, position,
+                     sink_of ? sink_of[group * shared + h] : -std::numeric_limits<float>::infinity()});
               }
             }
             const std::int64_t* own_pages = page_table + sequence * pages;

@@ -14,6 +14,7 @@ struct CachedQueries {
     const float* query;        // scaled
     float* out;                // the result
     std::int64_t first, last;  // the keys it sees, both included
+    float sink;                // a score without a value; -infinity: none
   };
   const Row* rows;
   std::int64_t count, features;

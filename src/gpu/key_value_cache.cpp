@@ -157,6 +157,10 @@ class CachedAttentionKernel final : public Kernel {
     scaled_ = keys.dtype == DType::i8;
     if (scaled_ && (!step.inputs[6].contiguous() || !step.inputs[7].contiguous()))
       throw KernelError("[cached_attention] scales must be dense");
+    const std::size_t sinks = scaled_ ? 8 : 6;
+    if (step.inputs.size() > sinks) sinks_ = sinks;
+    if (sinks_ > 0 && !step.inputs[sinks_].contiguous())
+      throw KernelError("[cached_attention] sinks must be dense");
     constexpr std::int64_t most_features = 256;
     if (q.shape[2] > most_features)
       throw KernelError(
@@ -230,8 +234,8 @@ class CachedAttentionKernel final : public Kernel {
       launch.spreads = true;
     }
     device_.launch(attend_, launch, shape_, in[0], in[1], in[2], scaled_ ? in[6] : nullptr,
-                   scaled_ ? in[7] : nullptr, in[3], in[4], in[5], arguments.outputs[0],
-                   split ? arguments.scratch : nullptr,
+                   scaled_ ? in[7] : nullptr, sinks_ > 0 ? in[sinks_] : nullptr, in[3], in[4], in[5],
+                   arguments.outputs[0], split ? arguments.scratch : nullptr,
                    split ? device_.arrivals(static_cast<std::size_t>(blocks_)) : nullptr,
                    Fault{device_.fault(), static_cast<std::uint64_t>(Op::cached_attention)});
   }
@@ -244,22 +248,24 @@ class CachedAttentionKernel final : public Kernel {
     return fmt::format(
         "#include \"key_value_cache.h\"\n"
         "KERNEL_OF({9}{7}) void cached_attention(CachedAttentionShape shape, const {0}* q, const {1}* keys,\n"
-        "    const {1}* values, const f16* key_scales, const f16* value_scales, const i64* sequences,\n"
+        "    const {1}* values, const f16* key_scales, const f16* value_scales, const f32* sinks, const i64* "
+        "sequences,\n"
         "    const i64* positions, const i64* table, {0}* out, f32* scratch, u32* arrived, Fault fault) {{\n"
         "{5}"
-        "  cached::attend<{9}, {0}, {1}, {2}, {3}, {4}, {8}>(shape, q, keys, values, key_scales, "
+        "  cached::attend<{9}, {0}, {1}, {2}, {3}, {4}, {10}, {8}>(shape, q, keys, values, key_scales, "
         "value_scales,\n"
-        "      sequences, positions, table, out, scratch, arrived, fault, [] {{{6}}});\n}}\n",
+        "      sinks, sequences, positions, table, out, scratch, arrived, fault, [] {{{6}}});\n}}\n",
         q, cache, heads_, shape_.features, shape_.soft_cap > 0, steady ? "" : "  after_previous();\n",
         steady ? " after_previous(); " : "",
         device_.target().amd ? "" : fmt::format(", {}", 2 * threads / attend_threads_), spreads_ && steady,
-        attend_threads_);
+        attend_threads_, sinks_ > 0);
   }
 
   GpuDevice& device_;
   CachedAttentionShape shape_{};
-  bool scaled_ = false;   // bytes, with scales
-  bool spreads_ = false;  // a block for each compute unit, so that the product behind it can start early
+  bool scaled_ = false;    // bytes, with scales
+  std::size_t sinks_ = 0;  // which input they are; 0: none
+  bool spreads_ = false;   // a block for each compute unit, so that the product behind it can start early
   int heads_ = 1;
   std::int64_t blocks_ = 0;
   unsigned attend_threads_ = threads;

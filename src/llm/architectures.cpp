@@ -23,7 +23,8 @@ constexpr Architecture table[] = {
     {.gguf = "phi3", .folder = "phi3"},
     {.gguf = "gemma2", .folder = "gemma2", .gemma = true, .window_period = 2},
     {.gguf = "gemma3", .folder = "gemma3", .query_key_norms = true, .gemma = true, .window_period = 6},
-    {.gguf = "gemma3", .folder = "gemma3_text", .query_key_norms = true, .gemma = true, .window_period = 6}};
+    {.gguf = "gemma3", .folder = "gemma3_text", .query_key_norms = true, .gemma = true, .window_period = 6},
+    {.gguf = "gpt-oss", .folder = "gpt_oss", .gpt_oss = true, .window_period = 2}};
 
 std::string_view name_in(const Architecture& architecture, FileKind kind) {
   return kind == FileKind::gguf ? architecture.gguf : architecture.folder;
@@ -49,6 +50,10 @@ void apply_architecture(const Architecture& architecture, ModelConfig& c) {
   c.query_key_norms = architecture.query_key_norms;
   if (const std::int64_t period = architecture.no_rope_period; period > 0)
     for (std::int64_t i = 0; i < c.layers; ++i) c.without_rope.push_back(i % period == period - 1);
+  if (architecture.gpt_oss) {
+    c.activation = Activation::clamped;
+    c.attention_sinks = true;
+  }
   if (!architecture.gemma) return;
   c.embedding_scale = std::sqrt(static_cast<double>(c.width));
   c.activation = Activation::gelu_tanh;

@@ -15,6 +15,7 @@ struct Architecture {
   bool gguf_interleaves = false;  // GGUF files of it have q and k rows in the order of interleaved pairs
   bool query_key_norms = false;
   bool gemma = false;
+  bool gpt_oss = false;
   // Which layers have the window: of every `window_period`, all but the last; 0: all. What files without a
   // word about it mean.
   std::int64_t window_period = 0;

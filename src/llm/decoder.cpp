@@ -17,8 +17,18 @@ Tensor project(const Tensor& x, const Projection& p) {
   return p.bias.defined() ? y + p.bias : y;
 }
 
-Tensor activate(const Tensor& x, Activation activation) {
-  return activation == Activation::silu ? silu(x) : gelu_tanh(x);
+Tensor gated(const Tensor& gate, const Tensor& up, Activation activation) {
+  constexpr double limit = 7, steepness = 1.702;
+  switch (activation) {
+    case Activation::silu:
+      return silu(gate) * up;
+    case Activation::gelu_tanh:
+      return gelu_tanh(gate) * up;
+    case Activation::clamped:
+      break;
+  }
+  const Tensor below = clamp(gate, std::nullopt, limit);
+  return below * sigmoid(below * steepness) * (clamp(up, -limit, limit) + 1.0);
 }
 
 Tensor soft_capped(const Tensor& x, double cap) { return cap > 0 ? tanh(x / cap) * cap : x; }
@@ -90,9 +100,9 @@ Tensor feed_forward(const Tensor& x, const FeedForward& w, const ModelConfig& c)
   if (w.gate_up.weight.defined()) {
     const Tensor both = project(x, w.gate_up);
     const std::int64_t size = both.size(1) / 2;
-    return project(activate(narrow(both, 1, 0, size), c.activation) * narrow(both, 1, size, size), w.down);
+    return project(gated(narrow(both, 1, 0, size), narrow(both, 1, size, size), c.activation), w.down);
   }
-  return project(activate(project(x, w.gate), c.activation) * project(x, w.up), w.down);
+  return project(gated(project(x, w.gate), project(x, w.up), c.activation), w.down);
 }
 
 // Every token goes through the experts that the router likes best for it.
@@ -101,9 +111,13 @@ Tensor mixture_of_experts(const Tensor& x, const Experts& w, const ModelConfig& 
   auto [shares, chosen] = topk(softmax(project(x, w.router), 1), used, 1);
   if (c.normalise_experts) shares = shares / sum(shares, {1}, true);
   const Tensor rows = x.reshape({n, 1, c.width});
+  const auto product = [&, &chosen = chosen](const Tensor& of, const Tensor& weight, const Tensor& bias) {
+    const Tensor y = expert_matmul(of, weight, chosen);
+    return bias.defined() ? y + take(bias, chosen, 0) : y;
+  };
   const Tensor hidden =
-      activate(expert_matmul(rows, w.gate, chosen), c.activation) * expert_matmul(rows, w.up, chosen);
-  const Tensor results = expert_matmul(hidden, w.down, chosen);  // (n, used, width)
+      gated(product(rows, w.gate, w.gate_bias), product(rows, w.up, w.up_bias), c.activation);
+  const Tensor results = product(hidden, w.down, w.down_bias);  // (n, used, width)
   const Tensor mixed = sum(results * shares.reshape({n, used, 1}), {1});
   if (!w.shared_gate.weight.defined()) return mixed;
   return mixed + sigmoid(project(x, w.shared_gate)) * feed_forward(x, w.shared, c);
@@ -144,7 +158,8 @@ Tensor through_layers(const ModelConfig& c, const Weights& weights, KeyValueCach
     const CachedAttentionOptions options{.scale = c.attention_scale,
                                          .window = c.windows[layer],
                                          .soft_cap = c.attention_soft_cap,
-                                         .page = cache.page};
+                                         .page = cache.page,
+                                         .sinks = w.sinks};
     Tensor seen;
     if (!cache.key_scales.empty()) {
       Tensor &key_scales = cache.key_scales[layer], &value_scales = cache.value_scales[layer];

@@ -153,7 +153,8 @@ RopeConfig read_rope(const Members& rope, const Members& whole, const ModelConfi
                              ? yarn_scale(factor, rope.positive("mscale", 1)) /
                                    yarn_scale(factor, rope.positive("mscale_all_dim", 1))
                              : yarn_scale(factor);
-    const YarnScaling yarn{factor, original, rope.positive("beta_fast", 32), rope.positive("beta_slow", 1)};
+    const YarnScaling yarn{factor, original, rope.positive("beta_fast", 32), rope.positive("beta_slow", 1),
+                           rope.flag("truncate", true)};
     return {.frequencies = stretched(base, size, yarn),
             .scale = rope.positive("attention_factor", scale),
             .base = base,
@@ -187,13 +188,13 @@ void read_ropes(const Members& members, const Architecture& architecture, ModelC
 }
 
 void read_experts(const Members& members, const Architecture& architecture, ModelConfig& c) {
-  const bool mixtral = architecture.folder == "mixtral";
-  if (!mixtral && !architecture.folder.ends_with("_moe")) return;
-  c.experts = members.whole(mixtral ? "num_local_experts" : "num_experts");
+  const bool all_alike = architecture.folder == "mixtral" || architecture.gpt_oss;
+  if (!all_alike && !architecture.folder.ends_with("_moe")) return;
+  c.experts = members.whole(all_alike ? "num_local_experts" : "num_experts");
   c.experts_used = members.whole("num_experts_per_tok");
-  c.expert_feed_forward = mixtral ? c.feed_forward : members.whole("moe_intermediate_size");
+  c.expert_feed_forward = all_alike ? c.feed_forward : members.whole("moe_intermediate_size");
   c.shared_feed_forward = members.whole("shared_expert_intermediate_size", 0);
-  c.normalise_experts = mixtral || members.flag("norm_topk_prob", false);
+  c.normalise_experts = all_alike || members.flag("norm_topk_prob", false);
 }
 
 }  // namespace
@@ -235,6 +236,8 @@ ModelConfig read_folder_config(const nlohmann::json& json, const Architecture& a
   if (members.text(member, expected) != expected)
     refuse(path, fmt::format("{} \"{}\" is not supported; {} is", member, members.text(member, expected),
                              expected));
+  if (members.number("swiglu_limit", 7) != 7 || members.number("swiglu_alpha", 1.702) != 1.702)
+    refuse(path, "gates with another swiglu_limit than 7 or swiglu_alpha than 1.702 are not supported");
   c.windows = read_windows(members, architecture, c.layers);
   if (architecture.no_rope_period > 0 && members.has("no_rope_layers"))
     c.without_rope = read_without_rope(members, c.layers);

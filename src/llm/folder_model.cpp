@@ -13,6 +13,7 @@
 #include "llm/folder_config.h"
 #include "llm/refuse.h"
 #include "llm/weights.h"
+#include "tensor/variable.h"
 
 namespace hearth::llm {
 namespace {
@@ -47,6 +48,8 @@ std::string read_chat_template(const std::filesystem::path& folder) {
 // several, the first that is there counts.
 struct Name {
   std::string_view gguf, folder;
+  bool bare =
+      false;  // nothing is behind the folder's name where the other has ".weight", and "_bias" for ".bias"
 };
 constexpr Name whole_names[] = {{"token_embd", "model.embed_tokens"},
                                 {"token_embd", "lm_head"},  // a tied one may be kept as the output only
@@ -76,6 +79,15 @@ constexpr Name layer_names[] = {{"attn_norm", "input_layernorm"},
                                 {"ffn_gate_exps", "block_sparse_moe.experts.{}.w1"},
                                 {"ffn_up_exps", "block_sparse_moe.experts.{}.w3"},
                                 {"ffn_down_exps", "block_sparse_moe.experts.{}.w2"},
+                                // GPT-OSS: all experts in one tensor, and gate and up in turns.
+                                {"attn_sinks", "self_attn.sinks", true},
+                                {"ffn_gate_inp", "mlp.router"},
+                                {"ffn_gate_exps", "mlp.experts.gate_up_proj", true},
+                                {"ffn_gate_exps", "mlp.experts.gate_up_proj_blocks", true},
+                                {"ffn_up_exps", "mlp.experts.gate_up_proj", true},
+                                {"ffn_up_exps", "mlp.experts.gate_up_proj_blocks", true},
+                                {"ffn_down_exps", "mlp.experts.down_proj", true},
+                                {"ffn_down_exps", "mlp.experts.down_proj_blocks", true},
                                 {"ffn_gate_inp_shexp", "mlp.shared_expert_gate"},
                                 {"ffn_gate_shexp", "mlp.shared_expert.gate_proj"},
                                 {"ffn_up_shexp", "mlp.shared_expert.up_proj"},
@@ -93,7 +105,11 @@ std::vector<std::string> folder_names(const std::string& gguf) {
   const auto second = stem.find('.', 4);  // after "blk."
   const std::string layer = stem.substr(4, second - 4), part = stem.substr(second + 1);
   for (const Name& name : layer_names)
-    if (part == name.gguf) names.push_back(fmt::format("model.layers.{}.{}{}", layer, name.folder, kind));
+    if (part == name.gguf)
+      names.push_back(fmt::format("model.layers.{}.{}{}", layer, name.folder,
+                                  !name.bare        ? kind
+                                  : kind == ".bias" ? "_bias"
+                                                    : ""));
   return names;
 }
 
@@ -159,10 +175,69 @@ struct Shards {
   }
 };
 
+// ---- experts as GPT-OSS has them
+
+constexpr std::string_view blocks_end = "_blocks", scales_end = "_scales";
+
+// Of rows that belong to gates and what they are for in turns, every second; else all.
+struct Turns {
+  bool all;
+  std::int64_t first;  // where not all
+
+  explicit Turns(std::string_view gguf)
+      : all(gguf.find("ffn_down_exps") != gguf.npos), first(gguf.find("ffn_up_exps") != gguf.npos ? 1 : 0) {}
+};
+
+// (experts, columns, rows), or the biases (experts, rows).
+Tensor rows_of_experts(const Tensor& x, const Turns& turns, const std::filesystem::path& path) {
+  if (x.ndim() < 2 || x.ndim() > 3 || x.shape().back() % 2 != 0)
+    refuse(path, fmt::format("experts of shape {}", to_string(x.shape())));
+  const Tensor rows = x.ndim() == 3 ? x.transpose(1, 2) : x;
+  if (turns.all) return rows.contiguous();
+  Shape pairs{rows.size(0), rows.size(1) / 2, 2};
+  if (x.ndim() == 3) pairs.push_back(rows.size(2));
+  return select(rows.contiguous().reshape(pairs), 2, turns.first).contiguous();
+}
+
+// (experts, rows, blocks, 16) bytes with neighbours in each, and (experts, rows, blocks) scales: to mxfp4,
+// which has halves of a block in each byte.
+Tensor mxfp4_of_experts(const Tensor& blocks, const Tensor& scales, const Turns& turns,
+                        const std::filesystem::path& path) {
+  constexpr std::int64_t bytes_of_block = 16;
+  const Shape& shape = blocks.shape();
+  if (blocks.dtype() != DType::u8 || scales.dtype() != DType::u8 || blocks.ndim() != 4 ||
+      shape[3] != bytes_of_block || shape[1] % 2 != 0 ||
+      !(scales.shape() == Shape{shape[0], shape[1], shape[2]}))
+    refuse(path,
+           fmt::format("experts of shape {} with scales {}", to_string(shape), to_string(scales.shape())));
+  const std::vector<std::byte> numbers = blocks.to_bytes(), exponents = scales.to_bytes();
+  const std::int64_t rows = shape[0] * shape[1], of_row = shape[2];
+  std::vector<std::byte> packed;
+  packed.reserve(static_cast<std::size_t>(rows * of_row * (bytes_of_block + 1)));
+  for (std::int64_t row = 0; row < rows; ++row) {
+    if (!turns.all && row % 2 != turns.first) continue;
+    for (std::int64_t b = row * of_row; b < (row + 1) * of_row; ++b) {
+      const std::byte* const from = numbers.data() + b * bytes_of_block;
+      const auto number = [&](std::int64_t i) {
+        return (i % 2 == 0 ? from[i / 2] : from[i / 2] >> 4) & std::byte{15};
+      };
+      packed.push_back(exponents[static_cast<std::size_t>(b)]);
+      for (std::int64_t i = 0; i < bytes_of_block; ++i)
+        packed.push_back(number(i) | number(i + bytes_of_block) << 4);
+    }
+  }
+  return from_host(packed, {shape[0], turns.all ? shape[1] : shape[1] / 2, of_row * 2 * bytes_of_block},
+                   DType::mxfp4, Device{});
+}
+
+std::string scales_of(const std::string& blocks) {
+  return blocks.substr(0, blocks.size() - blocks_end.size()) + std::string(scales_end);
+}
+
 // Of all tensors that the decoder wants. Throws FormatError for one in the files that has none.
 std::vector<std::string> gguf_names(const Shards& shards,
                                     const std::function<bool(const std::string&)>& contains,
-                                    const ModelConfig& c) {
+                                    const ModelConfig& c, const Architecture& architecture) {
   std::vector<std::string> names;
   std::set<std::string, std::less<>> added, used{"lm_head.weight"};
   const auto add = [&](const std::string& stem) {
@@ -173,12 +248,17 @@ std::vector<std::string> gguf_names(const Shards& shards,
       const std::string stored = shards.find(name);
       for (std::int64_t i = 0; i < std::max<std::int64_t>(c.experts, 1); ++i)
         used.insert(of_expert(stored, i));
+      if (stored.ends_with(blocks_end)) used.insert(scales_of(stored));
     }
   };
   for (const Name& name : whole_names) add(std::string(name.gguf));
+  // Where there is one norm behind attention, it has one of two names.
+  const std::string_view other_norm = c.post_norms           ? ""
+                                      : architecture.gpt_oss ? "ffn_norm"
+                                                             : "post_attention_norm";
   for (std::int64_t layer = 0; layer < c.layers; ++layer)
     for (const Name& name : layer_names)
-      if (c.post_norms || name.gguf != "post_attention_norm") add(fmt::format("blk.{}.{}", layer, name.gguf));
+      if (name.gguf != other_norm) add(fmt::format("blk.{}.{}", layer, name.gguf));
   for (const auto& [name, place] : shards.places) {
     const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
     const bool is_other = has("vision_tower.") || has("multi_modal_projector.") || has(".rotary_emb.");
@@ -215,12 +295,16 @@ ModelFile open_folder_model(const std::filesystem::path& path) {
     FileSize size(config);
     for (const auto& [name, place] : shards->places) {
       const auto& file = shards->files[place.file];
-      size.add(name, file.bytes(place.name), element_count(file.shape(place.name)));
+      const std::int64_t count = element_count(file.shape(place.name));
+      size.add(name, file.bytes(place.name),
+               name.ends_with(blocks_end)   ? 2 * count
+               : name.ends_with(scales_end) ? 0
+                                            : count);
     }
     return size;
   };
-  model.names = [shards, contains = model.contains, config = model.config] {
-    return gguf_names(*shards, contains, config);
+  model.names = [shards, contains = model.contains, config = model.config, &architecture] {
+    return gguf_names(*shards, contains, config, architecture);
   };
   model.tensor = [shards, experts = model.config.experts,
                   adds_one = architecture.gemma](const std::string& gguf) {
@@ -231,6 +315,9 @@ ModelFile open_folder_model(const std::filesystem::path& path) {
       return stack(matrices);
     }
     const Tensor tensor = shards->tensor(name);
+    if (name.ends_with(blocks_end))
+      return mxfp4_of_experts(tensor, shards->tensor(scales_of(name)), Turns(gguf), shards->folder);
+    if (gguf.find("_exps.") != gguf.npos) return rows_of_experts(tensor, Turns(gguf), shards->folder);
     // GGUF has the 1 of Gemma's norms in them.
     return adds_one && gguf.ends_with("norm.weight") ? tensor.to(DType::f32) + 1.0 : tensor;
   };

@@ -88,6 +88,8 @@ class Describer {
     number("rope.freq_base", rope.base);
     double scale = rope.scale;
     if (rope.yarn) {
+      if (rope.yarn->rounds == architecture_.gpt_oss)
+        refuse(path_, fmt::format("GGUF cannot say that truncate of YaRN is {}", rope.yarn->rounds));
       set("rope.scaling.type", std::string("yarn"));
       number("rope.scaling.factor", rope.yarn->factor);
       whole("rope.scaling.original_context_length", static_cast<std::int64_t>(rope.yarn->original_context));

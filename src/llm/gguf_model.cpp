@@ -65,7 +65,7 @@ std::vector<std::int64_t> read_windows(const Metadata& metadata, const Architect
   return periodic_windows(layers, window, metadata.whole(pattern, architecture.window_period));
 }
 
-RopeConfig read_rope(const Metadata& metadata, const ModelConfig& c) {
+RopeConfig read_rope(const Metadata& metadata, const Architecture& architecture, const ModelConfig& c) {
   const GgufFile& file = metadata.file();
   const std::int64_t size = metadata.whole("rope.dimension_count", c.head_size);
   const double base = metadata.number("rope.freq_base", 10000);
@@ -84,7 +84,7 @@ RopeConfig read_rope(const Metadata& metadata, const ModelConfig& c) {
     rope.frequencies = divided(plain, factor);
   } else if (type == "yarn") {
     rope.yarn = YarnScaling{factor, original, metadata.number("rope.scaling.yarn_beta_fast", 32),
-                            metadata.number("rope.scaling.yarn_beta_slow", 1)};
+                            metadata.number("rope.scaling.yarn_beta_slow", 1), !architecture.gpt_oss};
     rope.frequencies = stretched(base, size, *rope.yarn);
     rope.scale = yarn_scale(factor);
   } else if (type != "none" && type != "longrope") {
@@ -155,7 +155,7 @@ ModelConfig read_config(const GgufFile& file, const Architecture& architecture) 
   c.attention_soft_cap = metadata.number("attn_logit_softcapping", gemma2 ? 50 : 0);
   c.output_soft_cap = metadata.number("final_logit_softcapping", gemma2 ? 30 : 0);
   c.rope_interleaved = architecture.gguf_interleaves;
-  c.rope = read_rope(metadata, c);
+  c.rope = read_rope(metadata, architecture, c);
   if (architecture.gguf == "gemma3")
     c.local_rope = plain_rope(metadata.number("rope.freq_base_swa", 10000), c.head_size);
   c.windows = read_windows(metadata, architecture, c.layers);

@@ -314,9 +314,10 @@ std::int64_t Model::State::chunk_size() const {
 }
 
 // The kernel for attention over pages has a query at a time; the other, for many, has tiles of them, but no
-// soft cap.
+// soft cap and no sinks.
 bool Model::State::attends_together(Device on, std::int64_t tokens) const {
-  return on.kind != DeviceKind::cpu && tokens >= attend_together_from && config.attention_soft_cap == 0;
+  return on.kind != DeviceKind::cpu && tokens >= attend_together_from && config.attention_soft_cap == 0 &&
+         !config.attention_sinks;
 }
 
 void Model::State::give_pages(Sequence& sequence, std::int64_t tokens) {

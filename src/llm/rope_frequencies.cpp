@@ -45,8 +45,9 @@ std::vector<double> stretched(double base, std::int64_t size, const YarnScaling&
     return static_cast<double>(size) * std::log(s.original_context / (turns * 2 * std::numbers::pi)) /
            (2 * std::log(base));
   };
-  const double first = std::max(std::floor(pair_of(s.fast)), 0.0);
-  const double last = std::min(std::ceil(pair_of(s.slow)), static_cast<double>(size - 1));
+  const double from = pair_of(s.fast), to = pair_of(s.slow);
+  const double first = std::max(s.rounds ? std::floor(from) : from, 0.0);
+  const double last = std::min(s.rounds ? std::ceil(to) : to, static_cast<double>(size - 1));
   for (std::size_t i = 0; i < frequencies.size(); ++i) {
     const double divided_part =
         std::clamp((static_cast<double>(i) - first) / std::max(last - first, 1e-3), 0.0, 1.0);

@@ -71,7 +71,11 @@ class Loader {
     const std::int64_t queries = c.heads * c.head_size, keys = c.groups * c.head_size;
     LayerWeights w;
     w.attention_norm = vector(prefix + "attn_norm.weight", c.width);
-    w.feed_forward_norm = vector(prefix + "ffn_norm.weight", c.width);
+    // Where attention does not end with a norm, GPT-OSS calls this one by that name.
+    const std::string after_attention = prefix + "post_attention_norm.weight";
+    const bool other_name =
+        !c.post_norms && !file_.contains(prefix + "ffn_norm.weight") && file_.contains(after_attention);
+    w.feed_forward_norm = vector(other_name ? after_attention : prefix + "ffn_norm.weight", c.width);
     if (file_.contains(prefix + "attn_qkv.weight")) {
       w.qkv = projection(prefix + "attn_qkv", queries + 2 * keys, c.width);
     } else if (auto all = stacked(
@@ -84,6 +88,7 @@ class Loader {
       w.v = projection(prefix + "attn_v", keys, c.width);
     }
     w.out = projection(prefix + "attn_output", c.width, queries);
+    if (c.attention_sinks) w.sinks = vector(prefix + "attn_sinks.weight", c.heads);
     if (c.query_key_norms) {
       w.q_norm = vector(prefix + "attn_q_norm.weight", c.head_size);
       w.k_norm = vector(prefix + "attn_k_norm.weight", c.head_size);
@@ -122,6 +127,9 @@ class Loader {
     w.gate = matrix(prefix + "ffn_gate_exps.weight", {c.experts, c.expert_feed_forward, c.width});
     w.up = matrix(prefix + "ffn_up_exps.weight", {c.experts, c.expert_feed_forward, c.width});
     w.down = matrix(prefix + "ffn_down_exps.weight", {c.experts, c.width, c.expert_feed_forward});
+    w.gate_bias = bias_of_experts(prefix + "ffn_gate_exps.bias", c.expert_feed_forward);
+    w.up_bias = bias_of_experts(prefix + "ffn_up_exps.bias", c.expert_feed_forward);
+    w.down_bias = bias_of_experts(prefix + "ffn_down_exps.bias", c.width);
     if (c.shared_feed_forward > 0) {
       w.shared = feed_forward(prefix, "_shexp", c.shared_feed_forward);
       w.shared_gate = projection(prefix + "ffn_gate_inp_shexp", 1, c.width);
@@ -200,6 +208,10 @@ class Loader {
       refuse(file_.path, fmt::format("tensor {} is {}, the configuration says {}", name,
                                      to_string(tensor.shape()), to_string(expected)));
     return tensor;
+  }
+  Tensor bias_of_experts(const std::string& name, std::int64_t size) {
+    return file_.contains(name) ? placed(checked(name, {file_.config.experts, size}).to(DType::f32))
+                                : Tensor();
   }
   Tensor vector(const std::string& name, std::int64_t size) {
     return placed(checked(name, {size}).to(DType::f32));

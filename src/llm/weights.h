@@ -29,7 +29,8 @@ struct FeedForward {
 struct Experts {
   Projection router;
   Tensor gate, up, down;
-  FeedForward shared;  // for all tokens
+  Tensor gate_bias, up_bias, down_bias;  // (experts, rows)
+  FeedForward shared;                    // for all tokens
   Projection shared_gate;
 };
 
@@ -44,6 +45,7 @@ struct LayerWeights {
   Tensor attention_norm, post_attention_norm, feed_forward_norm, post_feed_forward_norm;
   Projection q, k, v, qkv, out;  // q, k, v or qkv
   Tensor q_norm, k_norm;
+  Tensor sinks;              // (heads)
   FeedForward feed_forward;  // or experts
   Experts experts;
 };

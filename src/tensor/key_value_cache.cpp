@@ -41,7 +41,7 @@ namespace {
 
 constexpr const char* attention_name = "cached_attention";
 
-// Both kinds of attention: shapes, places, and the node. `scales` are further inputs.
+// Both kinds of attention: shapes, places, and the node. `scales` are further inputs, and sinks the last.
 Tensor make_cached_attention(const Tensor& q, const Tensor& keys, const Tensor& values,
                              const Tensor& sequences, const Tensor& positions, const Tensor& table,
                              const CachedAttentionOptions& options,
@@ -63,6 +63,13 @@ Tensor make_cached_attention(const Tensor& q, const Tensor& keys, const Tensor& 
         fmt::format("[{}] {} slots are not whole pages of {}", name, key->shape[0], options.page));
   std::vector<NodeRef> inputs{query, key, value, node_of(sequences), node_of(positions), node_of(table)};
   for (const Tensor* scale : scales) inputs.push_back(node_of(*scale, name));
+  if (options.sinks.defined()) {
+    check_operands(name, {&q, &options.sinks});
+    if (options.sinks.dtype() != DType::f32 || !(options.sinks.shape() == Shape{query->shape[1]}))
+      throw ShapeError(fmt::format("[{}] sinks {} {} for {} heads", name, dtype_name(options.sinks.dtype()),
+                                   to_string(options.sinks.shape()), query->shape[1]));
+    inputs.push_back(node_of(options.sinks));
+  }
   return make_op(Op::cached_attention, query->dtype, query->shape, std::move(inputs),
                  CachedAttentionAttributes{options.scale, options.window, options.soft_cap, options.page});
 }

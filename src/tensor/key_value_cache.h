@@ -19,6 +19,8 @@ struct CachedAttentionOptions {
   std::int64_t window = 0;  // 0: a query sees all keys up to its own
   double soft_cap = 0;      // scores become cap * tanh(score / cap); 0: none
   std::int64_t page = 1;
+  // (heads), f32: the score of nothing, which takes its share of each head's weights; undefined: none.
+  Tensor sinks = {};
 };
 
 // q (queries, heads, features) of any sequences -> the same shape. Query i, of sequence sequences[i], at

@@ -39,8 +39,10 @@ def weights(name, shape):
     unit = (x >> np.uint64(8)).astype(np.float64) / 2**23 - 1
     if name.endswith("norm.weight"):
         values = 1 + 0.25 * unit
-    elif name.endswith(".bias"):
+    elif name.endswith("bias"):
         values = 0.25 * unit
+    elif name.endswith("experts.gate_up_proj"):  # so that some are beyond the limit of GPT-OSS
+        values = 2 * unit
     else:
         values = unit * np.sqrt(3 / shape[-1])
     return values.astype(np.float32).reshape(shape)
@@ -99,17 +101,27 @@ models = {
     # Not every layer has experts; llama.cpp does not have this of Qwen.
     "qwen2_moe_mixed": dict(model_type="qwen2_moe", tie_word_embeddings=True, norm_topk_prob=True,
                             shared_expert_intermediate_size=40, mlp_only_layers=[1], **experts, **rope()),
+    "gpt_oss": dict(model_type="gpt_oss", tie_word_embeddings=False, head_dim=16, sliding_window=5, num_hidden_layers=3,
+                    num_local_experts=4, num_experts_per_tok=2, attention_bias=True,
+                    **rope(100.0, "yarn", factor=4.0, original_max_position_embeddings=16, truncate=False)),
 }
 new_style = {"smollm3", "qwen3", "gemma3", "phi3_longrope_long"}  # these keep the rope_parameters of transformers 5
 
 
 def gguf_architecture(config):
     kind = config.model_type
-    return {"mistral": "llama", "mixtral": "llama", "gemma3_text": "gemma3"}.get(kind, kind.replace("_", ""))
+    return {"gpt_oss": "gpt-oss", "mistral": "llama", "mixtral": "llama", "gemma3_text": "gemma3"}.get(kind, kind.replace("_", ""))
 
 
 def gguf_name(name, names):
-    """Of the stacked tensor where it is one expert's."""
+    """Of the stacked tensor where it is one expert's; of both where it has the rows of two in turns."""
+    fused = re.fullmatch(r"(.*\.mlp\.experts)\.(gate_up|down)_proj(_bias)?", name)
+    if fused:
+        gate, up = ((f"{names.get_name(f'{fused[1]}.{part}_proj')}.{'bias' if fused[3] else 'weight'}")
+                    for part in (("down", "down") if fused[2] == "down" else ("gate", "up")))
+        return {"gguf": gate} | ({"odd": up} if up != gate else {})
+    if name.endswith(".sinks"):
+        return {"gguf": names.get_name(name) + ".weight"}
     expert = re.search(r"\.experts\.(\d+)\.", name)
     stem, kind = re.sub(r"(\.experts)\.\d+", r"\1", name).rsplit(".", 1)
     found = names.get_name(stem)
@@ -131,7 +143,7 @@ def gguf_metadata(config, architecture, frequencies):
         attention.LAYERNORM_RMS_EPS: float(config.rms_norm_eps), scaling.FREQ_BASE: float(rope_of["rope_theta"]),
         scaling.DIMENSION_COUNT: int(head * rope_of.get("partial_rotary_factor", 1.0)),
     }
-    if config.model_type in ("mistral", "phi3", "gemma2", "gemma3_text") and config.sliding_window:
+    if config.model_type in ("mistral", "phi3", "gemma2", "gemma3_text", "gpt_oss") and config.sliding_window:
         values[attention.SLIDING_WINDOW] = config.sliding_window
     if config.model_type.startswith("gemma"):
         values[attention.SCALE] = config.query_pre_attn_scalar**-0.5
@@ -152,6 +164,8 @@ def gguf_metadata(config, architecture, frequencies):
         values[scaling.SCALING_ORIG_CTX_LEN] = rope_of["original_max_position_embeddings"]
     if kind == "longrope":
         values[scaling.SCALING_ATTN_FACTOR] = frequencies[1]
+    if config.model_type == "gpt_oss":
+        values[llm.EXPERT_FEED_FORWARD_LENGTH] = config.intermediate_size
     if "moe" in config.model_type:
         values[llm.EXPERT_FEED_FORWARD_LENGTH] = config.moe_intermediate_size
     if config.model_type == "qwen2_moe":

@@ -431,6 +431,10 @@ void attend_with(const CachedQueries& work) {
     softmax.total[r] = 0;
   }
   for (std::int64_t r = 0; r < count; ++r) {
+    if (const float sink = work.rows[r].sink; sink > nothing) {
+      softmax.largest[r] = sink;
+      softmax.total[r] = 1;
+    }
     last_first = work.rows[r].first > last_first ? work.rows[r].first : last_first;
     first_last = work.rows[r].last < first_last ? work.rows[r].last : first_last;
   }

@@ -57,6 +57,8 @@ struct Seen {
   }
 };
 
+constexpr f32 log2_e = 1.44269504088896340736f;
+
 // What weights by one largest score are multiplied with, to be by another that is no smaller. Without a
 // branch: lanes ask each other later.
 DEVICE f32 shrinking(f32 from, f32 top) { return from == top ? 1.0f : fast_exp2(from - top); }
@@ -167,8 +169,9 @@ struct Partial {
 
 // The splits of HEADS results from `first` on into one each, by a block: waves share the splits of a result.
 // What is read does not wait for each other: other kernels may keep the memory busy.
-template <int THREADS, class Q, int HEADS, int FEATURES>
-DEVICE void combine(const Partial<FEATURES>& partial, i64 first, int heads, int splits, Q* out) {
+template <int THREADS, class Q, int HEADS, int FEATURES, bool SINKS>
+DEVICE void combine(const Partial<FEATURES>& partial, i64 first, int heads, int splits, const f32* sinks,
+                    Q* out) {
   constexpr int waves = THREADS / WAVE, slices = waves / HEADS, each = (FEATURES + WAVE - 1) / WAVE;
   static_assert(slices > 0, "a wave for each");
   constexpr int of_lane = (most_attention_splits + WAVE - 1) / WAVE, at_once = 4;
@@ -204,6 +207,8 @@ DEVICE void combine(const Partial<FEATURES>& partial, i64 first, int heads, int 
 #pragma unroll
   for (int i = 1; i < of_lane; ++i) top = ::fmaxf(top, tops[i]);
   top = wave_reduce(top, [](f32 a, f32 b) { return ::fmaxf(a, b); });
+  const f32 sink = SINKS ? sinks[h < heads ? h : 0] * log2_e : 0;
+  if (SINKS) top = ::fmaxf(top, sink);
 #pragma unroll
   for (int i = 0; i < of_lane; ++i) {
     const f32 weight = tops[i] == -infinity() ? 0.0f : fast_exp2(tops[i] - top);
@@ -211,6 +216,7 @@ DEVICE void combine(const Partial<FEATURES>& partial, i64 first, int heads, int 
     total = ::fmaf(weight, totals[i], total);
   }
   total = wave_reduce(total, [](f32 a, f32 b) { return a + b; });
+  if (SINKS) total += fast_exp2(sink - top);
   wave_barrier();
   f32 sum[each] = {};
   for (int s = slice;;) {
@@ -241,10 +247,12 @@ DEVICE void combine(const Partial<FEATURES>& partial, i64 first, int heads, int 
 // `scratch`: of a Partial, or null where there is one split; the last block of a query's heads combines the
 // splits, after `arrived` has told it that it is the last. Before `wait` is called only `sequences`,
 // `positions` and `table` are read; splits without keys leave before, or STAY until then.
-template <int THREADS, class Q, class T, int HEADS, int FEATURES, bool SOFT_CAP, bool STAY, class Wait>
+template <int THREADS, class Q, class T, int HEADS, int FEATURES, bool SOFT_CAP, bool SINKS, bool STAY,
+          class Wait>
 DEVICE void attend(const CachedAttentionShape& shape, const Q* q, const T* keys, const T* values,
-                   const f16* key_scales, const f16* value_scales, const i64* sequences, const i64* positions,
-                   const i64* table, Q* out, f32* scratch, u32* arrived, const Fault& fault, Wait wait) {
+                   const f16* key_scales, const f16* value_scales, const f32* sinks, const i64* sequences,
+                   const i64* positions, const i64* table, Q* out, f32* scratch, u32* arrived,
+                   const Fault& fault, Wait wait) {
   constexpr int lanes = lanes_for(FEATURES), teams = THREADS / lanes, waves = THREADS / WAVE;
   constexpr int together = keys_together<T, HEADS>, wide = lanes * packet;
   static_assert(HEADS <= 4 && HEADS <= lanes, "lanes have scores of one head");
@@ -314,7 +322,7 @@ DEVICE void attend(const CachedAttentionShape& shape, const Q* q, const T* keys,
   wait();
 
   // Scores are in units of log 2, so that exp2 gives the weights.
-  const f32 scale = SOFT_CAP ? shape.scale : shape.scale * 1.44269504088896340736f;
+  const f32 scale = SOFT_CAP ? shape.scale : shape.scale * log2_e;
   // Each lane has a few scores of some keys at a time, of one head.
   using Scores = Fold<HEADS * together, lanes, 1>;
   constexpr int same_head = lanes / HEADS;                                          // lanes of a team
@@ -376,8 +384,7 @@ DEVICE void attend(const CachedAttentionShape& shape, const Q* q, const T* keys,
 #pragma unroll
     for (int i = 0; i < Scores::kept; ++i) {
       score[i] = products[i];
-      if constexpr (SOFT_CAP)
-        score[i] = shape.soft_cap * math::tanh(score[i] / shape.soft_cap) * 1.44269504088896340736f;
+      if constexpr (SOFT_CAP) score[i] = shape.soft_cap * math::tanh(score[i] / shape.soft_cap) * log2_e;
       if (counts >> (own_key + i) & 1) next_top = ::fmaxf(next_top, score[i]);
     }
 #pragma unroll
@@ -441,6 +448,12 @@ DEVICE void attend(const CachedAttentionShape& shape, const Q* q, const T* keys,
     f32 most = -infinity(), all = 0, result = 0;
 #pragma unroll
     for (int w = 0; w < waves; ++w) most = ::fmaxf(most, tops[w][h]);
+    const bool sinks_here = SINKS && seen.splits == 1;  // else where splits are combined
+    if (sinks_here) {
+      const f32 sink = sinks[first_head + h] * log2_e;
+      most = ::fmaxf(most, sink);
+      all = fast_exp2(sink - most);
+    }
 #pragma unroll
     for (int w = 0; w < waves; ++w) {
       const f32 by = shrinking(tops[w][h], most);
@@ -457,7 +470,8 @@ DEVICE void attend(const CachedAttentionShape& shape, const Q* q, const T* keys,
     }
   }
   if (seen.splits == 1 || !last_to_arrive(arrived, (u32)seen.splits)) return;
-  combine<THREADS, Q, HEADS, FEATURES>(partial, first, own_heads, seen.splits, out);
+  combine<THREADS, Q, HEADS, FEATURES, SINKS>(partial, first, own_heads, seen.splits, sinks + first_head,
+                                              out);
 }
 
 }  // namespace cached
