@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "expect_error.h"
 #include "hearth/hearth.h"
@@ -158,7 +159,7 @@ class CachedAttention : public testing::Test {
 
   static void check(const Sizes& s, const std::vector<std::vector<std::int64_t>>& table,
                     const std::vector<Query>& queries, DType dtype, std::int64_t window, double soft_cap,
-                    double tolerance) {
+                    double tolerance, const std::vector<float>& sinks = {}) {
     const auto count = static_cast<std::int64_t>(queries.size());
     std::int64_t most = 0;
     for (const auto& pages : table)
@@ -192,7 +193,11 @@ class CachedAttention : public testing::Test {
       const Tensor one = narrow(q, 0, i, 1).to(DType::f64).transpose(0, 1);  // (heads, 1, features)
       Tensor scores = matmul(one, heads_of(keys).transpose(1, 2)) * scale;
       if (soft_cap > 0) scores = tanh(scores / soft_cap) * soft_cap;
-      const auto row = matmul(softmax(scores, -1), heads_of(values)).reshape({-1}).to_vector<double>();
+      const auto keys_seen = static_cast<std::int64_t>(slots.size());
+      if (!sinks.empty())
+        scores = concat({scores, tensor<float>(sinks).to(DType::f64).reshape({-1, 1, 1})}, 2);
+      const Tensor weights = narrow(softmax(scores, -1), 2, 0, keys_seen);
+      const auto row = matmul(weights, heads_of(values)).reshape({-1}).to_vector<double>();
       expected.insert(expected.end(), row.begin(), row.end());
     }
     for (const Device device : tested_devices()) {
@@ -200,7 +205,11 @@ class CachedAttention : public testing::Test {
           cached_attention(q.to(device), keys.to(device), values.to(device), indices(sequences, device),
                            indices(positions, device),
                            indices(flat, device).reshape({static_cast<std::int64_t>(table.size()), s.pages}),
-                           {.scale = scale, .window = window, .soft_cap = soft_cap, .page = s.page});
+                           {.scale = scale,
+                            .window = window,
+                            .soft_cap = soft_cap,
+                            .page = s.page,
+                            .sinks = sinks.empty() ? Tensor() : tensor<float>(sinks).to(device)});
       const auto got = result.to(Device{}).to(DType::f64).to_vector<double>();
       ASSERT_EQ(got.size(), expected.size());
       double worst = 0;
@@ -357,6 +366,17 @@ TEST_F(CachedAttention, HeadsAndKeysOfABlock) {
   for (const DType dtype : {DType::f32, DType::bf16})
     check({5, 1, 64, 16, 20}, {pages}, {{0, 300}, {0, 5}}, dtype, 150, 0, 1e-4);
 }
+// The score of nothing: the largest of all, one among others, none; with keys in one block and in several.
+TEST_F(CachedAttention, Sinks) {
+  constexpr float none = -std::numeric_limits<float>::infinity();
+  std::vector<std::int64_t> pages;
+  for (std::int64_t i = 0; i < 40; ++i) pages.push_back((i * 7) % 40);
+  check({4, 2, 16, 8, 40}, {pages}, {{0, 19}, {0, 0}}, DType::f32, 0, 0, 1e-5, {0.5f, 12, -3, none});
+  check({4, 2, 16, 8, 40}, {pages}, {{0, 300}, {0, 9}}, DType::f32, 10, 0.5, 1e-5, {0, -1, 30, 1});
+  for (const DType dtype : {DType::f16, DType::bf16})
+    check({8, 2, 64, 32, 40}, {pages}, {{0, 1200}, {0, 1279}, {0, 100}}, dtype, 0, 0, 2e-4,
+          {0, 1, 2, 3, 8, -8, 40, none});
+}
 // Queries that f16 cannot hold, with keys that make ordinary scores of them.
 TEST_F(CachedAttention, QueriesBeyondHalves) {
   const Tensor q = randn({1, 4, 64}) * 3e5, keys = (randn({48, 1, 64}) * 1e-5).to(DType::f16),
@@ -463,11 +483,13 @@ TEST(ScaledBytes, CanBeAttendedTo) {
     std::int64_t heads, groups, features, page, pages;
     CachedAttentionOptions options;
     DType dtype = DType::f32;
+    bool sinks = false;
   };
   for (const Device device : tested_devices())
     for (const Case& c : {Case{6, 2, 96, 10, 4, {.scale = 0.1, .window = 12}}, Case{4, 4, 32, 10, 4, {}},
                           Case{8, 1, 128, 32, 24, {.scale = 0.1}}, Case{5, 1, 64, 32, 24, {.soft_cap = 2}},
-                          Case{2, 1, 256, 10, 4, {.scale = 0.05}, DType::bf16}}) {
+                          Case{2, 1, 256, 10, 4, {.scale = 0.05}, DType::bf16},
+                          Case{4, 2, 64, 32, 24, {.scale = 0.1}, DType::f32, true}}) {
       const DeviceScope here(device);
       manual_seed(17);
       const Tensor x = randn({c.pages * c.page, c.groups, c.features}) * 3;
@@ -480,6 +502,7 @@ TEST(ScaledBytes, CanBeAttendedTo) {
                    positions = tensor<std::int64_t>({c.pages * c.page - 10, 7, 0});
       CachedAttentionOptions options = c.options;
       options.page = c.page;
+      if (c.sinks) options.sinks = randn({c.heads});
       const Tensor got = cached_attention(q, keys, values, sequences, positions, table, options);
       EXPECT_EQ(got.dtype(), c.dtype);
       const auto found = got.to(DType::f32).to_vector<float>(),
@@ -503,6 +526,12 @@ TEST_F(CachedAttention, RefusesWhatDoesNotFit) {
         cached_attention(zeros({1, 3, 8}), zeros({4, 2, 8}), zeros({4, 2, 8}), one, one, table, {.page = 4});
       },
       {"[cached_attention] q (1, 3, 8) does not fit keys (4, 2, 8) and values (4, 2, 8)"});
+  test::expect_error<ShapeError>(
+      [&] {
+        cached_attention(zeros({1, 2, 8}), zeros({4, 2, 8}), zeros({4, 2, 8}), one, one, table,
+                         {.page = 4, .sinks = zeros({3})});
+      },
+      {"[cached_attention] sinks f32 (3,) for 2 heads"});
   EXPECT_THROW(cached_attention(zeros({1, 2, 8}), zeros({4, 2, 8}).eval(), zeros({4, 2, 8}).eval(), one,
                                 tensor<std::int64_t>({4}), table, {.page = 4})
                    .eval(),

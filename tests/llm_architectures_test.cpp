@@ -1,5 +1,6 @@
 // Every architecture against transformers: tiny models whose weights are a formula, in folders and in GGUF
 // files.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -291,6 +292,71 @@ TEST_P(Architectures, FolderBecomesGguf) {
 
 INSTANTIATE_TEST_SUITE_P(All, Architectures, testing::ValuesIn(golden_models()),
                          [](const auto& one) { return one.param.name; });
+
+// The published files have experts as blocks of 4 bits with neighbours in a byte, and scales apart.
+TEST(GptOssFolder, ExpertsInMxfp4) {
+  const Golden& model = golden("gpt_oss");
+  nlohmann::json config = model.json["config"];
+  config["hidden_size"] = 64;  // whole blocks
+  config["quantization_config"] = {{"quant_method", "mxfp4"}};
+  TensorMap tensors, published;
+  for (const auto& entry : model.json["tensors"]) {
+    auto sizes = entry["shape"].get<std::vector<std::int64_t>>();
+    std::replace(sizes.begin(), sizes.end(), std::int64_t{48}, std::int64_t{64});
+    const auto name = entry["name"].get<std::string>();
+    Tensor x = formula(name, Shape(sizes.begin(), sizes.end()));
+    if (!name.ends_with("experts.gate_up_proj") && !name.ends_with("experts.down_proj")) {
+      tensors.emplace(name, x);
+      published.emplace(name, x);
+      continue;
+    }
+    const Tensor rows = x.transpose(1, 2).contiguous(), rounded = quantise(rows, DType::mxfp4);
+    tensors.emplace(name, dequantise(rounded).transpose(1, 2).contiguous());
+    const std::vector<std::byte> bytes = rounded.to_bytes();
+    std::vector<std::uint8_t> blocks, scales;
+    for (std::size_t at = 0; at < bytes.size(); at += 17) {
+      scales.push_back(static_cast<std::uint8_t>(bytes[at]));
+      std::uint8_t numbers[32];
+      for (std::size_t i = 0; i < 16; ++i) {
+        numbers[i] = static_cast<std::uint8_t>(bytes[at + 1 + i]) & 15;
+        numbers[i + 16] = static_cast<std::uint8_t>(bytes[at + 1 + i]) >> 4;
+      }
+      for (std::size_t i = 0; i < 32; i += 2)
+        blocks.push_back(static_cast<std::uint8_t>(numbers[i] | numbers[i + 1] << 4));
+    }
+    const Shape shape{rows.size(0), rows.size(1), rows.size(2) / 32};
+    published.emplace(name + "_scales", tensor<std::uint8_t>(scales).reshape(shape));
+    published.emplace(name + "_blocks",
+                      tensor<std::uint8_t>(blocks).reshape({shape[0], shape[1], shape[2], 16}));
+  }
+  const test::TemporaryFolder plain, folder;
+  write_folder(plain.path(), config, tensors);
+  write_folder(folder.path(), config, published);
+  export_gguf(folder.path(), folder / "model.gguf");
+  export_gguf(plain.path(), plain / "model.gguf");
+  const GgufFile small(folder / "model.gguf"), large(plain / "model.gguf");
+  for (const char* part : {"gate", "up", "down"}) {
+    const std::string name = fmt::format("blk.1.ffn_{}_exps.weight", part);
+    EXPECT_EQ(small.dtype(name), DType::mxfp4);
+    EXPECT_EQ(dequantise(small.tensor(name)).to_vector<float>(), large.tensor(name).to_vector<float>());
+  }
+  const auto scores_of = [&](const std::filesystem::path& path) {
+    return Session(Model::load(path, options_for(model, {}))).feed_all(model.tokens);
+  };
+  const auto got = scores_of(folder.path()), converted = scores_of(folder / "model.gguf");
+  ASSERT_EQ(got.size(), converted.size());
+  for (std::size_t i = 0; i < got.size(); ++i) expect_row(got[i], converted[i], i);
+  const auto refused = [&](const char* name, const Tensor& instead) {
+    TensorMap broken = published;
+    broken.insert_or_assign(name, instead);
+    const test::TemporaryFolder other;
+    write_folder(other.path(), config, broken);
+    test::expect_error<FormatError>([&] { Model::load(other.path()); }, {"experts of shape"});
+  };
+  refused("model.layers.0.mlp.experts.gate_up_proj_blocks", zeros({4, 128, 2, 8}, DType::u8));
+  refused("model.layers.0.mlp.experts.gate_up_proj_scales", zeros({4, 64, 2}, DType::u8));
+  refused("model.layers.0.mlp.experts.down_proj_bias", zeros({4}));
+}
 
 // Gemma 3 with eyes: the language model is a part of the file and of its configuration.
 TEST(MultimodalFolder, LanguageModelIsFound) {
