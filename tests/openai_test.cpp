@@ -438,6 +438,50 @@ TEST(OpenAi, CallsOfToolsAreHeldBackFromAStream) {
   EXPECT_EQ(stream.add("Hello").size(), 1u);
 }
 
+// Thoughts come apart from the answer, whole and streamed, whatever marks them.
+TEST(OpenAi, TellsThoughtsApart) {
+  const Interface interface =
+      interface_with("{% for m in messages %}{{ m['content'] }}{% endfor %}{# </think> #}");
+  const auto check = [&](const Call& call, const std::string& text, const std::string& thoughts,
+                         const std::string& said, const std::string& called = "") {
+    const json message = json::parse(interface.answer(call, {written(text)}))["choices"][0]["message"];
+    EXPECT_EQ(message.value("reasoning_content", ""), thoughts);
+    EXPECT_EQ(message["content"].is_null() ? "" : message["content"], said);
+    AnswerStream stream(interface, call);
+    std::string streamed_thoughts, streamed, name;
+    const auto take = [&](const std::vector<std::string>& events) {
+      for (const std::string& event : events) {
+        const json delta = json::parse(event)["choices"][0]["delta"];
+        streamed_thoughts += delta.value("reasoning_content", "");
+        streamed += delta.value("content", "");
+        if (delta.contains("tool_calls")) name = delta["tool_calls"][0]["function"]["name"];
+      }
+    };
+    for (const char c : text) take(stream.add({&c, 1}));
+    take(stream.end(written(text)));
+    EXPECT_EQ(streamed_thoughts, thoughts);
+    EXPECT_EQ(streamed, said);
+    EXPECT_EQ(name, called);
+    if (!called.empty()) {
+      EXPECT_EQ(message["tool_calls"][0]["function"]["name"], called);
+    }
+  };
+  Call call = interface.chat(R"({"messages": [{"role": "user", "content": "hi"}]})");
+  EXPECT_FALSE(call.begins_with_thoughts);
+  check(call, "<think>Well.</think>\n\nHello", "Well.", "Hello");
+  check(call, "Hello", "", "Hello");
+  const Call begun = interface.chat(R"({"messages": [{"role": "user", "content": "hi <think>"}]})");
+  EXPECT_TRUE(begun.begins_with_thoughts);
+  check(begun, "Well.</think>Hello", "Well.", "Hello");
+  call = interface.chat(with_tools);
+  call.format = AnswerFormat::channels;
+  check(
+      call,
+      "<|channel|>analysis<|message|>Look.<|end|><|start|>assistant<|channel|>commentary to=functions.clock "
+      "<|constrain|>json<|message|>{}",
+      "Look.", "", "clock");
+}
+
 // Whatever the model: here one that knows nothing but stories.
 TEST(OpenAi, CallsOfToolsCanBeForced) {
   const Interface interface = interface_with(plain_template);

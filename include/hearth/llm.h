@@ -183,6 +183,7 @@ struct GenerateOptions {
   SamplingOptions sampling = {};
   std::vector<std::string> stop = {};        // the text ends before one of these
   bool ignore_end = false;                   // go on where the model would end
+  bool special_text = false;                 // tokens that mean something else are part of the text, too
   std::int64_t best_log_probabilities = -1;  // of each token, of so many of the best ones, too; -1: none
   bool score_prompt = false;                 // the same of the prompt's tokens, all of which are computed
   std::optional<Grammar> grammar = {};       // what the text must look like

@@ -9,6 +9,7 @@
 
 #include "bindings.h"
 #include "hearth/chat_template.h"
+#include "llm/answer_reader.h"
 #include "options.h"
 
 namespace hearth::python {
@@ -70,6 +71,7 @@ GenerateOptions options_of(const nb::dict& given) {
   options.read("max_tokens", generate.most_tokens);
   options.read("stop", generate.stop);
   options.read("ignore_end", generate.ignore_end);
+  options.read("special_text", generate.special_text);
   options.read("grammar", generate.grammar);
   options.read("logprobs", generate.best_log_probabilities);
   options.read("temperature", sampling.temperature);
@@ -252,6 +254,28 @@ void bind_llm(nb::module_& parent) {
             return dict_of(result);
           },
           "prompt"_a, "options"_a, "each"_a.none());
+
+  nb::class_<AnswerReader>(m, "AnswerReader", "Tells thoughts from text in the answer to a prompt.")
+      .def(
+          "__init__",
+          [](AnswerReader* self, const Tokenizer& tokenizer, const std::string& chat_template,
+             const std::vector<TokenId>& prompt) {
+            const AnswerFormat format = answer_format(tokenizer, chat_template);
+            new (self) AnswerReader(format, begins_with_thoughts(tokenizer, prompt, format));
+          },
+          "tokenizer"_a, "chat_template"_a, "prompt"_a)
+      .def_prop_ro("special_text", &AnswerReader::wants_special_text)
+      .def(
+          "add",
+          [](AnswerReader& self, const std::string& piece) {
+            const AnswerParts parts = self.add(piece);
+            return std::pair(text_of(parts.thoughts), text_of(parts.text));
+          },
+          "piece"_a)
+      .def("finish", [](AnswerReader& self) {
+        const AnswerParts parts = self.finish();
+        return std::pair(text_of(parts.thoughts), text_of(parts.text));
+      });
 
   m.def(
       "render_chat",

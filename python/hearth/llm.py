@@ -265,31 +265,56 @@ class Chat:
         self._model, self._template, self._options = model, template, options
         self.messages = [] if system is None else [{"role": "system", "content": system}]
 
-    def _prompt(self):
-        text = self._model.render_chat(self.messages, self._template)
-        return self._model.tokenizer.encode(text, add_special=False, parse_special=True)
-
-    def send(self, message, **options):
-        """The model's answer."""
+    def _begin(self, message, options):
         self.messages.append({"role": "user", "content": message})
         try:
-            answer = self._model.generate(self._prompt(), **{**self._options, **options}).text
+            text = self._model.render_chat(self.messages, self._template)
+            prompt = self._model.tokenizer.encode(text, add_special=False, parse_special=True)
         except BaseException:
             self.messages.pop()
             raise
-        self.messages.append({"role": "assistant", "content": answer})
-        return answer
+        reader = _llm.AnswerReader(self._model.tokenizer, self._template or self._model.chat_template, prompt)
+        options = {**self._options, **options}
+        if reader.special_text:
+            options["special_text"] = True
+        return prompt, options, reader
+
+    def _said(self, thoughts, text):
+        message = {"role": "assistant", "content": text}
+        if thoughts:
+            message["reasoning_content"] = thoughts
+        self.messages.append(message)
+
+    def send(self, message, **options):
+        """The model's answer. What a model thinks before it is `reasoning_content` of the last message."""
+        prompt, options, reader = self._begin(message, options)
+        try:
+            parts = [reader.add(self._model.generate(prompt, **options).text), reader.finish()]
+        except BaseException:
+            self.messages.pop()
+            raise
+        thoughts, text = ("".join(some) for some in zip(*parts))
+        self._said(thoughts, text)
+        return text
 
     def stream(self, message, **options):
-        """The model's answer piece by piece."""
-        self.messages.append({"role": "user", "content": message})
-        answer = ""
+        """The model's answer piece by piece, without what it thinks."""
+        prompt, options, reader = self._begin(message, options)
+        thoughts, answer = "", ""
+
+        def take(parts):
+            nonlocal thoughts, answer
+            thoughts, answer = thoughts + parts[0], answer + parts[1]
+            return parts[1]
+
         try:
-            for piece in self._model.stream(self._prompt(), **{**self._options, **options}):
-                answer += piece
-                yield piece
+            for piece in self._model.stream(prompt, **options):
+                if text := take(reader.add(piece)):
+                    yield text
+            if text := take(reader.finish()):
+                yield text
         finally:
-            self.messages.append({"role": "assistant", "content": answer})
+            self._said(thoughts, answer)
 
 
 def load(path, device=None, context=0, cache_dtype="float16", sequences=1, progress=None, gpu_layers=-1):

@@ -94,6 +94,9 @@ def test_chat(model):
     assert [m["role"] for m in chat.messages] == ["system", "user", "assistant"] and chat.messages[-1]["content"] == answer
     streamed = "".join(chat.stream("More"))
     assert chat.messages[-1] == {"role": "assistant", "content": streamed} and len(chat.messages) == 5
+    thinking = model.chat(template=TEMPLATE + "<think>{# </think> #}", max_tokens=4, temperature=0)
+    assert thinking.send("Hello") == "" and thinking.messages[-1]["reasoning_content"]
+    assert "".join(thinking.stream("More")) == "" and thinking.messages[-1]["reasoning_content"]
     with pytest.raises(ht.TemplateError) as error:
         model.render_chat([], template="{{ nothing.x.y }}")
     assert error.value.line == 1

@@ -15,6 +15,7 @@
 #include "cli/language_model.h"
 #include "hearth/chat_template.h"
 #include "hearth/error.h"
+#include "llm/answer_reader.h"
 #include "llm/bounded_json.h"
 #include "llm/chat_tokens.h"
 #include "train/interrupt.h"
@@ -43,8 +44,10 @@ class Conversation {
         generate_(generate),
         model_(model),
         session_(model),
-        template_(options.template_file.empty() ? model.chat_template()
-                                                : read_text_file(options.template_file)) {
+        template_text_(options.template_file.empty() ? model.chat_template()
+                                                     : read_text_file(options.template_file)),
+        template_(template_text_),
+        format_(llm::answer_format(model.tokenizer(), template_text_)) {
     begin(options.system);
   }
 
@@ -114,15 +117,30 @@ class Conversation {
                       model_.context(), generate_.keep < 0 ? ", --keep forgets the oldest messages" : "",
                       model_.context() < model_.config().context ? ", --ctx asks for a larger context" : ""));
     const train::InterruptGuard interrupt(true, "");
-    const llm::GenerateResult result = session_.generate(tokens, generate_, [&](const llm::Generated& next) {
-      std::fwrite(next.text.data(), 1, next.text.size(), stdout);
+    llm::AnswerReader reader(format_, llm::begins_with_thoughts(model_.tokenizer(), tokens, format_));
+    generate_.special_text = reader.wants_special_text();
+    std::string thoughts, text;
+    const auto show = [&](const llm::AnswerParts& parts) {
+      static const bool dims = isatty(STDOUT_FILENO) == 1;
+      if (!parts.thoughts.empty())
+        fmt::print("{}{}{}", dims ? "\x1b[2m" : "", parts.thoughts, dims ? "\x1b[0m" : "");
+      if (!parts.text.empty())
+        fmt::print("{}{}", text.empty() && !thoughts.empty() ? "\n\n" : "", parts.text);
+      for (const llm::ToolCall& call : parts.calls) fmt::print("{}({})", call.name, call.arguments);
       std::fflush(stdout);
+      thoughts += parts.thoughts;
+      text += parts.text;
+    };
+    const llm::GenerateResult result = session_.generate(tokens, generate_, [&](const llm::Generated& next) {
+      show(reader.add(next.text));
       return !interrupt.requested();
     });
+    show(reader.finish());
     fmt::print("\n");
     if (generate_.sampling.seed != 0) ++generate_.sampling.seed;  // /again gives another answer
     if (!options_.quiet) say("[{}]\n", speed_text(result));
-    messages_.push_back({{"role", "assistant"}, {"content", result.text}});
+    messages_.push_back({{"role", "assistant"}, {"content", text}});
+    if (!thoughts.empty()) messages_.back()["reasoning_content"] = thoughts;
   }
 
   // Those of the messages that the model still gets: what it was told in the beginning, and the latest.
@@ -176,7 +194,9 @@ class Conversation {
   llm::GenerateOptions generate_;
   const llm::Model& model_;
   llm::Session session_;
+  const std::string template_text_;
   ChatTemplate template_;
+  const llm::AnswerFormat format_;
   std::string system_;
   nlohmann::ordered_json messages_;
   std::size_t forgotten_ = 0;  // messages for which there was no room any more

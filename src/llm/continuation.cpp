@@ -43,7 +43,7 @@ Continuation::Continuation(const Tokenizer& tokenizer, std::span<const TokenId> 
       mask_(mask),
       each_(std::move(each)),
       sampler_(options.sampling),
-      decoder_(tokenizer, {.skip_special = true}),
+      decoder_(tokenizer, {.skip_special = !options.special_text}),
       stops_(options.stop) {
   sampler_.saw(prompt);
   decoder_.push(prompt.back());  // what follows is not the beginning of a text: it keeps its space

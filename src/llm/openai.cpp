@@ -210,6 +210,22 @@ void read_arguments(Json& messages) {
   }
 }
 
+void append(AnswerParts& to, const AnswerParts& more) {
+  to.thoughts += more.thoughts;
+  to.text += more.text;
+  to.calls.insert(to.calls.end(), more.calls.begin(), more.calls.end());
+}
+
+// Calls of tools that there are: those that the format marks, and those in the text.
+ToolAnswer calls_of(const AnswerParts& parts, const std::vector<std::string>& tools) {
+  if (tools.empty()) return {parts.text, {}};
+  ToolAnswer answer = take_tool_calls(parts.text, tools);
+  for (const ToolCall& call : parts.calls)
+    if (std::find(tools.begin(), tools.end(), call.name) != tools.end())
+      answer.calls.push_back({call.name, trimmed(call.arguments).empty() ? "{}" : call.arguments});
+  return answer;
+}
+
 Json calls_json(const std::vector<ToolCall>& calls, bool indexed) {
   Json list = Json::array();
   for (const ToolCall& call : calls) {
@@ -282,7 +298,9 @@ GenerateOptions Call::options_of(std::size_t choice) const {
 Interface::Interface(const Model& model, std::string name, GenerateOptions defaults,
                      const std::string& chat_template)
     : model_(model), name_(std::move(name)), defaults_(std::move(defaults)), started_(seconds_now()) {
-  if (!chat_template.empty()) template_.emplace(chat_template);
+  if (chat_template.empty()) return;
+  template_.emplace(chat_template);
+  format_ = answer_format(model_.tokenizer(), chat_template);
 }
 
 Call Interface::chat(std::string_view body) const { return call(parsed(body), true); }
@@ -392,9 +410,12 @@ Call Interface::call(const Json& body, bool chat) const {
       }
     }
   }
-  if (chat)
+  if (chat) {
     call.prompts.push_back(chat_prompt(body, !call.tools.empty()));
-  else
+    call.format = format_;
+    call.begins_with_thoughts = begins_with_thoughts(model_.tokenizer(), call.prompts.back(), format_);
+    options.special_text = format_ == AnswerFormat::channels;
+  } else
     call.prompts = text_prompts(body, "prompt");
   check_lengths(call, model_.context() - 1, chat ? "messages" : "prompt");
   if (call.choices() > most_answers)
@@ -496,8 +517,12 @@ Interface::Json Interface::choice(const Call& call, std::size_t index, const Gen
   Json choice{{"index", index}};
   const char* reason = reason_name(result.reason);
   if (call.chat) {
-    Json message{{"role", "assistant"}, {"content", result.text}};
-    const ToolAnswer taken = call.tools.empty() ? ToolAnswer{} : take_tool_calls(result.text, call.tools);
+    AnswerReader reader(call.format, call.begins_with_thoughts);
+    AnswerParts parts = reader.add(result.text);
+    append(parts, reader.finish());
+    Json message{{"role", "assistant"}, {"content", parts.text}};
+    if (!parts.thoughts.empty()) message["reasoning_content"] = parts.thoughts;
+    const ToolAnswer taken = calls_of(parts, call.tools);
     if (!taken.calls.empty()) {
       const std::string_view text = trimmed(taken.text);
       message["content"] = text.empty() ? Json(nullptr) : Json(text);
@@ -584,17 +609,24 @@ std::vector<std::string> AnswerStream::add(std::string_view text,
   if (log_probabilities) kept_.push_back(std::move(*log_probabilities));
   if (text.empty()) return {};
   if (!call_.chat) return {event(text)};
-  if (call_.tools.empty()) return {event({{"content", text}})};
-  const std::string certain = filter_.add(text);
-  if (certain.empty()) return {};
-  return {event({{"content", certain}})};
+  return events_of(reader_.add(text));
+}
+
+std::vector<std::string> AnswerStream::events_of(const AnswerParts& parts) {
+  append(answer_, parts);
+  std::vector<std::string> events;
+  if (!parts.thoughts.empty()) events.push_back(event({{"reasoning_content", parts.thoughts}}));
+  const std::string certain = call_.tools.empty() ? parts.text : filter_.add(parts.text);
+  if (!certain.empty()) events.push_back(event({{"content", certain}}));
+  return events;
 }
 
 std::vector<std::string> AnswerStream::end(const GenerateResult& result) {
   std::vector<std::string> events;
   const char* reason = reason_name(result.reason);
+  if (call_.chat) events = events_of(reader_.finish());
   if (call_.chat && !call_.tools.empty()) {
-    const ToolAnswer taken = take_tool_calls(result.text, call_.tools);
+    const ToolAnswer taken = calls_of(answer_, call_.tools);
     // What was shown is where the text begins in either case.
     std::string_view rest = taken.text;
     rest.remove_prefix(std::min(rest.size(), filter_.shown()));

@@ -12,6 +12,7 @@
 #include "hearth/chat_template.h"
 #include "hearth/error.h"
 #include "hearth/llm.h"
+#include "llm/answer_reader.h"
 #include "llm/tool_calls.h"
 
 namespace hearth::llm::openai {
@@ -40,6 +41,8 @@ struct Call {
   bool embeds = false,
        base64 = false;             // the prompts are to be embedded; as text that is shorter than numbers
   std::vector<std::string> tools;  // names of those that may be called
+  AnswerFormat format = AnswerFormat::plain;
+  bool begins_with_thoughts = false;
   std::string id;
   std::int64_t created = 0;  // seconds since 1970
 
@@ -85,6 +88,7 @@ class Interface {
   std::string name_;
   GenerateOptions defaults_;
   std::optional<ChatTemplate> template_;
+  AnswerFormat format_ = AnswerFormat::plain;  // of chats
   std::int64_t started_;
 };
 
@@ -92,7 +96,10 @@ class Interface {
 class AnswerStream {
  public:
   AnswerStream(const Interface& interface, const Call& call, std::size_t choice = 0)
-      : interface_(interface), call_(call), choice_(choice) {}
+      : interface_(interface),
+        call_(call),
+        choice_(choice),
+        reader_(call.format, call.begins_with_thoughts) {}
 
   std::vector<std::string> begin();
   // Log-probabilities of tokens go with the next text that is sent, or the end.
@@ -109,6 +116,10 @@ class AnswerStream {
   const Interface& interface_;
   const Call& call_;
   std::size_t choice_;
+  std::vector<std::string> events_of(const AnswerParts& parts);
+
+  AnswerReader reader_;
+  AnswerParts answer_;  // so far
   ToolCallFilter filter_;
   std::vector<LogProbabilities> kept_;  // of tokens that no event has told of
 };

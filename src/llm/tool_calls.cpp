@@ -7,6 +7,7 @@
 #include "base/trimmed.h"
 #include "hearth/error.h"
 #include "llm/bounded_json.h"
+#include "llm/marks.h"
 
 namespace hearth::llm {
 namespace {
@@ -57,13 +58,6 @@ std::vector<ToolCall> calls_alone(std::string_view text, const std::vector<std::
   };
   const bool all = json->is_array() ? std::all_of(json->begin(), json->end(), add) : add(*json);
   return all ? calls : std::vector<ToolCall>{};
-}
-
-// How much of the end of `text` could be the beginning of `mark`.
-std::size_t begun(std::string_view text, std::string_view mark) {
-  for (std::size_t size = std::min(text.size(), mark.size() - 1); size > 0; --size)
-    if (text.substr(text.size() - size) == mark.substr(0, size)) return size;
-  return 0;
 }
 
 }  // namespace
