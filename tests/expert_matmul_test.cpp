@@ -92,6 +92,29 @@ TEST(ExpertMatmul, WeightsInBlocks) {
       }
 }
 
+// So many that rows of an expert are more than a tile, with experts that nobody chose, and with columns that
+// are no multiple of one; x of each row for all of its choices or for each, and strided.
+TEST(ExpertMatmul, ManyRowsOfWeightsInBlocks) {
+  for (const Device device : tested_devices())
+    for (const Sizes& s : {Sizes{70, 3, 2, 70, 320}, Sizes{12, 4, 40, 130, 64}})
+      for (const DType format : {DType::mxfp4, DType::q8_0, DType::iq4_nl})
+        for (const std::int64_t per_row : {std::int64_t{1}, s.used}) {
+          const Tensor x = randn({s.rows, per_row, s.in}), chosen = choices(s),
+                       weight = quantise(randn({s.experts, s.out, s.in}), format);
+          const auto expected = reference(x, dequantise(weight, DType::f32), chosen);
+          expect_near(expert_matmul(x.to(device), weight.to(device), chosen.to(device)), expected, 0.6);
+          const Tensor wide = concat({x, x}, 2).to(device).eval();
+          expect_near(expert_matmul(narrow(wide, 2, 0, s.in), weight.to(device), chosen.to(device)), expected,
+                      0.6);
+          // Rows as they were alone, whatever their numbers: their sizes are told apart.
+          const Tensor large = x * 1e6;
+          const auto got = expert_matmul(large.to(device), weight.to(device), chosen.to(device))
+                               .to(Device{})
+                               .to_vector<float>();
+          for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i] * 1e-6, expected[i], 0.6) << i;
+        }
+}
+
 TEST(ExpertMatmul, Nothing) {
   for (const Device device : tested_devices()) {
     const Tensor chosen = zeros({0, 2}, DType::i64).to(device);
@@ -134,6 +157,16 @@ TEST(ExpertMatmul, RefusesWhatDoesNotFit) {
         sum(expert_matmul(leaf, weight, chosen({0, 1}))).backward();
       },
       {"[backward] expert_matmul has no gradient"});
+  for (const Device device : tested_devices())
+    for (const std::int64_t rows : {1, 30}) {  // by other kernels
+      const Tensor blocks = quantise(randn({3, 4, 32}), DType::q4_0).to(device);
+      EXPECT_THROW(
+          expert_matmul(zeros({rows, 1, 32}).to(device), blocks, full({rows, 2}, 3, DType::i64).to(device))
+              .eval()
+              .to(Device{})
+              .eval(),
+          IndexError);
+    }
   for (const Device device : tested_devices())
     for (const std::int64_t expert : {3, -1})
       EXPECT_THROW(expert_matmul(x.to(device), weight.to(device), chosen({0, expert}).to(device))

@@ -319,9 +319,18 @@ struct WaveColumns {
   }
 };
 
+// Where the rows of the weights begin.
+struct FromTheFirst {
+  DEVICE static u64 row(u32 row) { return row; }
+};
+struct FromRow {
+  u64 first;
+  DEVICE u64 row(u32 row) const { return first + row; }
+};
+
 // Weights in blocks and x in bytes: each lane has every so many pairs of runs, AHEAD of them under way while
 // those before are multiplied.
-template <class Format, int ROWS, class Pairing, int AHEAD, int THREADS>
+template <class Format, int ROWS, class Pairing, int AHEAD, int THREADS, class From = FromTheFirst>
 struct FewRows : WaveColumns<ROWS, Pairing, THREADS> {
   using Base = WaveColumns<ROWS, Pairing, THREADS>;
   using Base::columns, Base::count, Base::depth, Base::parts, Base::rows;
@@ -337,10 +346,15 @@ struct FewRows : WaveColumns<ROWS, Pairing, THREADS> {
   u32 in_row, step, first_pair;
   const u8* q;  // x as round_rows() leaves it
   const Rounding* roundings;
+  From weights_from;
 
   DEVICE FewRows(const Blocks& from, const u8* bytes, const Rounding* scales, u32 row_count, u32 column_count,
-                 u32 size, u32 shares)
-      : Base(row_count, column_count, size, shares), blocks(from), q(bytes), roundings(scales) {
+                 u32 size, u32 shares, From first = {})
+      : Base(row_count, column_count, size, shares),
+        blocks(from),
+        q(bytes),
+        roundings(scales),
+        weights_from(first) {
     in_row = depth / 32;
     step = parts * WAVE;
     first_pair = this->part * WAVE + lane();
@@ -353,7 +367,7 @@ struct FewRows : WaveColumns<ROWS, Pairing, THREADS> {
     const u64 at = (u64)first_pair % (WAVE * parts / count) * line;
     const u32 c = first_pair / (WAVE * parts / count);
     if (this->first < this->end && at < row)
-      ::bring_near(blocks.data + this->weight_row(this->first, (int)c) * row + at);
+      ::bring_near(blocks.data + weights_from.row(this->weight_row(this->first, (int)c)) * row + at);
   }
 
   DEVICE void fetch(Held& held, u32 column, u32 pair) const {
@@ -363,7 +377,8 @@ struct FewRows : WaveColumns<ROWS, Pairing, THREADS> {
 #pragma unroll
       for (int c = 0; c < count; ++c)
         held.pair[a][c] = Format::pair(
-            blocks, (u64)this->weight_row(column, c) * (depth / Format::elements) + p / pairs_in_block,
+            blocks,
+            weights_from.row(this->weight_row(column, c)) * (depth / Format::elements) + p / pairs_in_block,
             p % pairs_in_block);
     }
   }
@@ -556,12 +571,13 @@ struct Weights {
   static constexpr bool plain = false;
   Blocks blocks;
   i64 rows, depth, blocks_in_row;
+  i64 first = 0;  // row of the blocks
 
   struct Row {
     u64 block;
     bool there;
   };
-  DEVICE Row row(i64 index) const { return {(u64)(index * blocks_in_row), index < rows}; }
+  DEVICE Row row(i64 index) const { return {(u64)((first + index) * blocks_in_row), index < rows}; }
   template <int N>
   DEVICE Words<f16, N> along_k(const Row& row, i64 k) const {
     static_assert(N == 16, "a run");
