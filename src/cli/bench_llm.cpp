@@ -76,7 +76,8 @@ double weight_bytes_per_step(const llm::Model& model, std::int64_t sequences) {
   const double unused = 1 - static_cast<double>(std::min(c.experts_used * sequences, c.experts)) /
                                 static_cast<double>(c.experts);
   for (const llm::LayerWeights& layer : weights.layers)
-    for (const Tensor* experts : {&layer.experts.gate, &layer.experts.up, &layer.experts.down})
+    for (const Tensor* experts :
+         {&layer.experts.gate, &layer.experts.up, &layer.experts.gate_up, &layer.experts.down})
       bytes -= unused * bytes_of(*experts);
   return bytes;
 }

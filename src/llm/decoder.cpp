@@ -108,15 +108,23 @@ Tensor feed_forward(const Tensor& x, const FeedForward& w, const ModelConfig& c)
 // Every token goes through the experts that the router likes best for it.
 Tensor mixture_of_experts(const Tensor& x, const Experts& w, const ModelConfig& c) {
   const std::int64_t n = x.size(0), used = c.experts_used;
-  auto [shares, chosen] = topk(softmax(project(x, w.router), 1), used, 1);
-  if (c.normalise_experts) shares = shares / sum(shares, {1}, true);
+  // Shares that sum to 1 are those among the chosen ones alone.
+  const Tensor liked = project(x, w.router);
+  const auto [best, chosen] = topk(c.normalise_experts ? liked : softmax(liked, 1), used, 1);
+  const Tensor shares = c.normalise_experts ? softmax(best, 1) : best;
   const Tensor rows = x.reshape({n, 1, c.width});
   const auto product = [&, &chosen = chosen](const Tensor& of, const Tensor& weight, const Tensor& bias) {
     const Tensor y = expert_matmul(of, weight, chosen);
     return bias.defined() ? y + take(bias, chosen, 0) : y;
   };
-  const Tensor hidden =
-      gated(product(rows, w.gate, w.gate_bias), product(rows, w.up, w.up_bias), c.activation);
+  Tensor hidden;
+  if (w.gate_up.defined()) {
+    const Tensor both = product(rows, w.gate_up, w.gate_up_bias);
+    const std::int64_t size = both.size(2) / 2;
+    hidden = gated(narrow(both, 2, 0, size), narrow(both, 2, size, size), c.activation);
+  } else {
+    hidden = gated(product(rows, w.gate, w.gate_bias), product(rows, w.up, w.up_bias), c.activation);
+  }
   const Tensor results = product(hidden, w.down, w.down_bias);  // (n, used, width)
   const Tensor mixed = sum(results * shares.reshape({n, used, 1}), {1});
   if (!w.shared_gate.weight.defined()) return mixed;
@@ -183,7 +191,7 @@ Tensor through_layers(const ModelConfig& c, const Weights& weights, KeyValueCach
     const Tensor attended = project(seen.reshape({x.size(0), c.heads * c.head_size}), w.out);
     x = x + norm(attended, w.post_attention_norm);
     const Tensor normed = norm(x, w.feed_forward_norm);
-    const Tensor fed = w.experts.gate.defined() ? mixture_of_experts(normed, w.experts, c)
+    const Tensor fed = w.experts.down.defined() ? mixture_of_experts(normed, w.experts, c)
                                                 : feed_forward(normed, w.feed_forward, c);
     x = x + norm(fed, w.post_feed_forward_norm);
   }

@@ -50,9 +50,11 @@ Totals totals_of(const Weights& w) {
     if (w.output.names == std::vector<std::string>{"token_embd.weight"}) totals.elements = before;
   }
   for (const LayerWeights& layer : w.layers) {
-    for (const Tensor& t : {layer.attention_norm, layer.post_attention_norm, layer.feed_forward_norm,
-                            layer.post_feed_forward_norm, layer.q_norm, layer.k_norm, layer.experts.gate,
-                            layer.experts.up, layer.experts.down})
+    for (const Tensor& t :
+         {layer.attention_norm, layer.post_attention_norm, layer.feed_forward_norm,
+          layer.post_feed_forward_norm, layer.q_norm, layer.k_norm, layer.sinks, layer.experts.gate,
+          layer.experts.up, layer.experts.gate_up, layer.experts.down, layer.experts.gate_bias,
+          layer.experts.up_bias, layer.experts.gate_up_bias, layer.experts.down_bias})
       totals.add(t);
     for (const Projection& p :
          {layer.q, layer.k, layer.v, layer.qkv, layer.out, layer.experts.router, layer.experts.shared_gate})

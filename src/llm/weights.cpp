@@ -124,12 +124,21 @@ class Loader {
     const ModelConfig& c = file_.config;
     Experts w;
     w.router = projection(prefix + "ffn_gate_inp", c.experts, c.width);
-    w.gate = matrix(prefix + "ffn_gate_exps.weight", {c.experts, c.expert_feed_forward, c.width});
-    w.up = matrix(prefix + "ffn_up_exps.weight", {c.experts, c.expert_feed_forward, c.width});
-    w.down = matrix(prefix + "ffn_down_exps.weight", {c.experts, c.width, c.expert_feed_forward});
-    w.gate_bias = bias_of_experts(prefix + "ffn_gate_exps.bias", c.expert_feed_forward);
-    w.up_bias = bias_of_experts(prefix + "ffn_up_exps.bias", c.expert_feed_forward);
+    const std::string gate = prefix + "ffn_gate_exps", up = prefix + "ffn_up_exps";
+    const Shape shape{c.experts, c.expert_feed_forward, c.width};
+    w.gate_bias = bias_of_experts(gate + ".bias", c.expert_feed_forward);
+    w.up_bias = bias_of_experts(up + ".bias", c.expert_feed_forward);
     w.down_bias = bias_of_experts(prefix + "ffn_down_exps.bias", c.width);
+    if (auto both = stacked_experts(gate + ".weight", up + ".weight", shape);
+        both && w.gate_bias.defined() == w.up_bias.defined()) {
+      w.gate_up = std::move(*both);
+      if (w.gate_bias.defined()) w.gate_up_bias = concat({w.gate_bias, w.up_bias}, 1).eval();
+      w.gate_bias = w.up_bias = Tensor();
+    } else {
+      w.gate = matrix(gate + ".weight", shape);
+      w.up = matrix(up + ".weight", shape);
+    }
+    w.down = matrix(prefix + "ffn_down_exps.weight", {c.experts, c.width, c.expert_feed_forward});
     if (c.shared_feed_forward > 0) {
       w.shared = feed_forward(prefix, "_shexp", c.shared_feed_forward);
       w.shared_gate = projection(prefix + "ffn_gate_inp_shexp", 1, c.width);
@@ -192,6 +201,27 @@ class Loader {
     }
     if (!biases.empty()) result.bias = concat(biases, 0).eval();
     return result;
+  }
+
+  // The same of experts: the second part of each behind its first. Only on GPUs.
+  std::optional<Tensor> stacked_experts(const std::string& first, const std::string& second,
+                                        const Shape& shape) {
+    if (device_.kind == DeviceKind::cpu) return std::nullopt;
+    const Tensor parts[] = {checked(first, shape), checked(second, shape)};
+    const DType dtype = parts[0].dtype();
+    if (parts[1].dtype() != dtype) {
+      loaded_.emplace(first, parts[0]);
+      loaded_.emplace(second, parts[1]);
+      return std::nullopt;
+    }
+    const std::vector<std::byte> bytes[] = {parts[0].to_bytes(), parts[1].to_bytes()};
+    const auto each = static_cast<std::ptrdiff_t>(storage_bytes(dtype, shape[1] * shape[2]));
+    std::vector<std::byte> all;
+    all.reserve(2 * bytes[0].size());
+    for (std::int64_t expert = 0; expert < shape[0]; ++expert)
+      for (const auto& part : bytes)
+        all.insert(all.end(), part.begin() + expert * each, part.begin() + (expert + 1) * each);
+    return from_host(all, {shape[0], 2 * shape[1], shape[2]}, dtype, device_);
   }
 
   bool repacks() const { return repack_ && device_.kind == DeviceKind::cpu; }

@@ -28,9 +28,9 @@ struct FeedForward {
 // The matrices of all experts, (experts, rows, columns), and what chooses among them.
 struct Experts {
   Projection router;
-  Tensor gate, up, down;
-  Tensor gate_bias, up_bias, down_bias;  // (experts, rows)
-  FeedForward shared;                    // for all tokens
+  Tensor gate, up, gate_up, down;                      // gate, up or gate_up
+  Tensor gate_bias, up_bias, gate_up_bias, down_bias;  // (experts, rows)
+  FeedForward shared;                                  // for all tokens
   Projection shared_gate;
 };
 
