@@ -112,8 +112,9 @@ std::optional<Row> measure(const llm::Model& model, std::int64_t length, const B
   std::vector<llm::Sampler*> choosers;
   for (llm::Sampler& sampler : samplers) choosers.push_back(&sampler);
   std::vector<double> prompt_seconds, token_seconds;
-  // Before it counts: plans are made and kernels compiled, and a GPU's replays are compared with their steps.
-  const int before = model.device().kind == DeviceKind::cpu ? 1 : 2;
+  // Before it counts: plans are made and kernels compiled, and a GPU's replays are compared with their steps,
+  // twice for prompts.
+  const int before = model.device().kind == DeviceKind::cpu ? 1 : 3;
   for (int repeat = -before; repeat < options.repeats; ++repeat) {
     for (llm::Session& session : sessions) session.truncate(0);
     auto start = Clock::now();

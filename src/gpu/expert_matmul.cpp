@@ -168,7 +168,7 @@ class GroupedExperts final : public ExpertKernel {
   GroupedExperts(GpuDevice& device, const Step& step) : ExpertKernel(device, step) {
     const bool unit = has_matrix_unit(device.target(), DType::f16);
     // Larger tiles where experts have rows for them.
-    const bool large = result_rows() >= 192 * shape_.experts;
+    const bool large = result_rows() >= 64 * shape_.experts;
     const GemmTile tile = unit ? mma_tile(device.target(), DType::f16, large) : fma_tile(DType::f16, large);
     tile_rows_ = static_cast<std::uint32_t>(tile.rows);
     tile_threads_ = static_cast<unsigned>(tile.threads);
