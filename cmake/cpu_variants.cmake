@@ -40,7 +40,7 @@ endif()
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   hearth_add_isa(avx2 -march=x86-64-v3)
   # GCC 12 takes the parts of results that its own AVX-512 headers leave undefined for mistakes.
-  set(avx512 -march=x86-64-v4 -mprefer-vector-width=512 -Wno-maybe-uninitialized)
+  set(avx512 -march=x86-64-v4 -mprefer-vector-width=512 -Wno-uninitialized -Wno-maybe-uninitialized)
   hearth_add_isa(avx512 ${avx512})
   hearth_add_isa_of("${HEARTH_BYTES_ISA_SOURCES}" vnni ${avx512} -mavx512vnni)
 endif()
