@@ -165,8 +165,13 @@ HEARTH_INLINE void multiply_runs(const Quad* weights, std::int64_t apart, std::i
     }
     for (; block < blocks; ++block)
 #pragma GCC unroll 4
-      for (int run = 0; run < RUNS; ++run)
-        add_block(weights[(first + run * apart) * blocks + block], x + block, x_row, sums[run]);
+      for (int run = 0; run < RUNS; ++run) {
+        const Quad& quad = weights[(first + run * apart) * blocks + block];
+        if constexpr (fetched_ahead > 0)
+          for (int line = 0; line < static_cast<int>(sizeof(Quad)); line += 64)
+            __builtin_prefetch(reinterpret_cast<const char*>(&quad) + fetched_ahead + line);
+        add_block(quad, x + block, x_row, sums[run]);
+      }
 #pragma GCC unroll 4
     for (int run = 0; run < RUNS; ++run)
 #pragma GCC unroll 4
