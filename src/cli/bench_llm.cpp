@@ -82,17 +82,18 @@ double weight_bytes_per_step(const llm::Model& model, std::int64_t sequences) {
   return bytes;
 }
 
-// Where the time of one step of all sequences goes. Its kernels are started and timed one by one, which takes
-// longer than the replay of the whole that is measured.
-void profile_step(const std::vector<llm::Session*>& sessions) {
+// Where the time of `run` goes. Its kernels are started and timed one by one, which takes longer than the
+// replay of the whole that is measured.
+template <typename Run>
+void profile(std::string_view what, const Run& run) {
   const Config before = hearth::config();
   Config profiled = before;
   profiled.enable_profiling = true;
   set_config(profiled);
   clear_profile();
-  llm::Session::feed_together(sessions, std::vector<std::vector<TokenId>>(sessions.size(), {0}));
+  run();
   set_config(before);
-  say("{}", profile_table());
+  say("\n{}:\n{}", what, profile_table());
 }
 
 // Nothing where it was interrupted.
@@ -135,8 +136,11 @@ std::optional<Row> measure(const llm::Model& model, std::int64_t length, const B
     token_seconds.push_back(seconds_since(start) / static_cast<double>(options.tokens) / count);
   }
   if (!options.profile.empty()) {
+    sessions[0].truncate(0);
+    profile(fmt::format("a prompt of {}", length), [&] { sessions[0].feed(prompt); });
     for (llm::Session& session : sessions) session.truncate(length);
-    profile_step(all);
+    profile("a step of generation",
+            [&] { llm::Session::feed_together(all, std::vector<std::vector<TokenId>>(all.size(), {0})); });
   }
   // Of the cache, pages that are not full are not read.
   const double cached_token =
@@ -266,7 +270,8 @@ void add_bench(CLI::App& app, Action& action) {
       ->capture_default_str();
   command
       ->add_option("--profile", options->profile,
-                   "Show where the time of a step goes, and write the last to a file for chrome://tracing")
+                   "Show where the time of a prompt and of a step goes, and write the last step to a file "
+                   "for chrome://tracing")
       ->type_name("FILE");
   command->add_flag("--json", options->json, "Print the figures as JSON");
   command->callback([options, lengths, &action] {

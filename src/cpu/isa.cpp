@@ -4,6 +4,10 @@
 #if defined(__aarch64__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
+#elif defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 namespace hearth::cpu {
@@ -56,8 +60,41 @@ bool multiplies_halves() {
 #endif
 }
 
+#if defined(__x86_64__)
+namespace {
+
+// What the variant `amx` is compiled for.
+bool processor_has_amx() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
+  constexpr unsigned amx_bf16 = 1u << 22, amx_tile = 1u << 24;
+  if ((d & amx_bf16) == 0 || (d & amx_tile) == 0) return false;
+  if (__get_cpuid_count(7, 1, &a, &b, &c, &d) == 0) return false;
+  constexpr unsigned avx512_bf16 = 1u << 5;
+  return (a & avx512_bf16) != 0;
+}
+
+// Linux keeps a process's tiles when it switches to another only after it was asked to.
+bool system_allows_tiles() {
+  constexpr long ask = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  return syscall(SYS_arch_prctl, ask, tile_data) == 0;
+}
+
+}  // namespace
+#endif
+
+bool has_matrix_unit() {
+#if defined(__x86_64__)
+  static const bool there = best_isa() == Isa::avx512 && processor_has_amx() && system_allows_tiles();
+  return there;
+#else
+  return false;
+#endif
+}
+
 const char* isa_name() {
 #if defined(__x86_64__)
+  if (has_matrix_unit()) return "amx";
   constexpr const char* names[] = {"x86-64", "avx2", "avx512"};
   return names[static_cast<int>(best_isa())];
 #elif defined(__aarch64__)

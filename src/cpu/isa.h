@@ -28,6 +28,10 @@ BytesIsa best_bytes_isa();
 // So did products of f16 that are added in f32 (Arm's FHM): HEARTH_DECLARE_HALVES_ISA_TABLE.
 bool multiplies_halves();
 
+// Units that multiply matrices of bf16 (x86's AMX): HEARTH_DECLARE_UNIT_ISA_TABLE. The first call asks the
+// system for leave to use one.
+bool has_matrix_unit();
+
 }  // namespace hearth::cpu
 
 #define HEARTH_ISA_TABLE(isa, Type, name) \
@@ -61,6 +65,15 @@ bool multiplies_halves();
                                                                        : baseline::name##_table; \
     return chosen;                                                                             \
   }                                                                                            \
+  }
+#define HEARTH_DECLARE_UNIT_ISA_TABLE(Type, name)                                               \
+  namespace hearth::cpu {                                                                       \
+  HEARTH_ISA_TABLE(baseline, Type, name)                                                        \
+  HEARTH_ISA_TABLE(amx, Type, name)                                                             \
+  inline const Type& name() {                                                                   \
+    static const Type& chosen = has_matrix_unit() ? amx::name##_table : baseline::name##_table; \
+    return chosen;                                                                              \
+  }                                                                                             \
   }
 #else
 #define HEARTH_DECLARE_ISA_TABLE(Type, name)                   \
@@ -96,4 +109,7 @@ bool multiplies_halves();
 #endif
 #ifndef HEARTH_DECLARE_HALVES_ISA_TABLE
 #define HEARTH_DECLARE_HALVES_ISA_TABLE(Type, name) HEARTH_DECLARE_ISA_TABLE(Type, name)
+#endif
+#ifndef HEARTH_DECLARE_UNIT_ISA_TABLE
+#define HEARTH_DECLARE_UNIT_ISA_TABLE(Type, name) HEARTH_DECLARE_ISA_TABLE(Type, name)
 #endif

@@ -15,6 +15,7 @@
 #include "cpu/elementwise_kernels.h"
 #include "cpu/half_product_kernels.h"
 #include "cpu/kernels.h"
+#include "cpu/matrix_unit.h"
 #include "cpu/multiply_blocks.h"
 #include "cpu/quantised_kernels.h"
 #include "cpu/repack.h"
@@ -188,6 +189,8 @@ class BlockProduct {
       multiply_repacked(x, weights, out);
     else if (rows_ <= few)
       multiply_rounded(x, weights, out);
+    else if (has_matrix_unit())
+      multiply_by_matrix_unit(format_, x, weights, out, rows_, columns_, depth_);
     else if (tiles_.rows > 0 && is_quantised(format_))
       multiply_tiles(x, weights, out);
     else
