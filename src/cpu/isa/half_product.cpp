@@ -3,6 +3,7 @@
 
 #include <bit>
 
+#include "cpu/isa/fetch.h"
 #include "cpu/isa/rows.h"
 #include "hearth/dtype.h"
 
@@ -45,7 +46,8 @@ HEARTH_INLINE void dot(const T* w, const float* x, float* out, std::int64_t stri
   constexpr std::int64_t lanes = vector_lanes<float>;
   Vector<float> sums[ROWS][chains] = {};
   std::int64_t k = 0;
-  for (; k + chains * lanes <= depth; k += chains * lanes)
+  for (; k + chains * lanes <= depth; k += chains * lanes) {
+    fetch_ahead<chains * lanes * sizeof(T)>(w + k);
 #pragma GCC unroll 8
     for (int i = 0; i < chains; ++i) {
       const Vector<float> weights = widened(w + k + i * lanes);
@@ -53,6 +55,7 @@ HEARTH_INLINE void dot(const T* w, const float* x, float* out, std::int64_t stri
       for (int r = 0; r < ROWS; ++r)
         sums[r][i] += weights * load<Vector<float>>(x + r * depth + k + i * lanes);
     }
+  }
 #pragma GCC unroll 4
   for (int r = 0; r < ROWS; ++r) {
 #pragma GCC unroll 8

@@ -30,10 +30,10 @@ HEARTH_INLINE __m512 left_over(__m512 numbers, __m256i rounded) {
   const __mmask16 finite = _mm512_cmp_ps_mask(_mm512_abs_ps(large), _mm512_set1_ps(3.4e38f), _CMP_LT_OQ);
   return _mm512_maskz_sub_ps(finite, numbers, large);
 }
-struct Parts {
+struct TwoParts {
   __m512i large, small;
 };
-HEARTH_INLINE Parts in_parts(__m512 first, __m512 second) {
+HEARTH_INLINE TwoParts in_parts(__m512 first, __m512 second) {
   const __m512i large = rounded(first, second);
   return {large, rounded(left_over(first, _mm512_castsi512_si256(large)),
                          left_over(second, _mm512_extracti64x4_epi64(large, 1)))};
@@ -49,7 +49,7 @@ void arrange_rows(const float* x, std::int64_t stride, std::int64_t count, std::
     };
     const __mmask16 first = lanes(left), second = lanes(left - 16);
     for (std::int64_t r = 0; r < unit_tile; ++r) {
-      Parts row = {_mm512_setzero_si512(), _mm512_setzero_si512()};
+      TwoParts row = {_mm512_setzero_si512(), _mm512_setzero_si512()};
       if (r < count) {
         const float* from = x + r * stride + k;
         row = in_parts(_mm512_maskz_loadu_ps(first, from), _mm512_maskz_loadu_ps(second, from + 16));
@@ -146,8 +146,8 @@ void arrange_halves(const void* weights, std::int64_t stride, std::int64_t count
     for (int c = 0; c < unit_tile; ++c) {
       const __m512i halves = _mm512_maskz_loadu_epi16(c < count ? there : 0,
                                                       static_cast<const char*>(weights) + c * stride + k * 2);
-      const Parts parts = in_parts(_mm512_cvtph_ps(_mm512_castsi512_si256(halves)),
-                                   _mm512_cvtph_ps(_mm512_extracti64x4_epi64(halves, 1)));
+      const TwoParts parts = in_parts(_mm512_cvtph_ps(_mm512_castsi512_si256(halves)),
+                                      _mm512_cvtph_ps(_mm512_extracti64x4_epi64(halves, 1)));
       large[c] = parts.large;
       small[c] = parts.small;
     }
@@ -321,70 +321,124 @@ struct alignas(64) TileShapes {
 };
 constexpr TileShapes tile_shapes;
 
-// Tiles 0 to 3 are the result's (row by row), 4 and 5 those of x, 6 and 7 those of weights: the instructions
-// want numbers.
-template <int ROWS, int COLUMNS>
+// The instructions want tiles by number: 0 to 3 are the result's, 4 and 5 those of x, 6 and 7 those of
+// weights. A product waits for the one before it of its own sum for some 50 cycles, of which an instruction
+// takes 16, so that there are four sums: of two tiles of rows with two of columns, or of even and odd depth.
+enum class Rows { both, even, odd };  // what is multiplied: two tiles of rows, or one at an even or odd depth
+
+template <Rows ROWS>
 HEARTH_INLINE void load_rows(const char* x, std::int64_t next) {
-  _tile_loadd(4, x, 64);
-  if constexpr (ROWS == 2) _tile_loadd(5, x + next, 64);
+  if constexpr (ROWS != Rows::odd) _tile_loadd(4, x, 64);
+  if constexpr (ROWS == Rows::both) _tile_loadd(5, x + next, 64);
+  if constexpr (ROWS == Rows::odd) _tile_loadd(5, x, 64);
 }
-template <int ROWS, int COLUMNS>
+template <int COLUMNS>
 HEARTH_INLINE void load_columns(const char* w, std::int64_t next) {
   _tile_loadd(6, w, 64);
   if constexpr (COLUMNS == 2) _tile_loadd(7, w + next, 64);
 }
-template <int ROWS, int COLUMNS>
+template <Rows ROWS, int COLUMNS>
 HEARTH_INLINE void add_products() {
-  _tile_dpbf16ps(0, 4, 6);
-  if constexpr (COLUMNS == 2) _tile_dpbf16ps(1, 4, 7);
-  if constexpr (ROWS == 2) _tile_dpbf16ps(2, 5, 6);
-  if constexpr (ROWS == 2 && COLUMNS == 2) _tile_dpbf16ps(3, 5, 7);
+  if constexpr (ROWS != Rows::odd) {
+    _tile_dpbf16ps(0, 4, 6);
+    if constexpr (COLUMNS == 2) _tile_dpbf16ps(1, 4, 7);
+  }
+  if constexpr (ROWS != Rows::even) {
+    _tile_dpbf16ps(2, 5, 6);
+    if constexpr (COLUMNS == 2) _tile_dpbf16ps(3, 5, 7);
+  }
 }
 
-template <int ROWS, int COLUMNS, int ROW_PARTS, int COLUMN_PARTS>
-void multiply_tiles(const UnitProduct& p, const char* x, float* out, std::int64_t stride, bool adds) {
-  const std::int64_t bytes = stride * static_cast<std::int64_t>(sizeof(float));
-  const char* w = p.columns;
-  if (adds) {
-    _tile_loadd(0, out, bytes);
-    if constexpr (COLUMNS == 2) _tile_loadd(1, out + 16, bytes);
-    if constexpr (ROWS == 2) _tile_loadd(2, out + 16 * stride, bytes);
-    if constexpr (ROWS == 2 && COLUMNS == 2) _tile_loadd(3, out + 16 * stride + 16, bytes);
-  } else {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-  }
-  for (std::int64_t k = 0; k < p.depth; ++k) {
-    load_rows<ROWS, COLUMNS>(x, p.row_tile_stride);
-    load_columns<ROWS, COLUMNS>(w, p.column_tile_stride);
-    add_products<ROWS, COLUMNS>();
+// How x and weights are made of parts.
+template <int ROW_PARTS, int COLUMN_PARTS>
+struct PartsOf {
+  static constexpr std::int64_t row_step = ROW_PARTS * unit_tile_bytes,
+                                column_step = COLUMN_PARTS * unit_tile_bytes;
+
+  // All products of parts but that of two small ones.
+  template <Rows ROWS, int COLUMNS>
+  HEARTH_INLINE static void add(const UnitProduct& p, const char* x, const char* w) {
+    load_rows<ROWS>(x, p.row_tile_stride);
     if constexpr (COLUMN_PARTS == 2) {
-      load_columns<ROWS, COLUMNS>(w + unit_tile_bytes, p.column_tile_stride);
+      load_columns<COLUMNS>(w + unit_tile_bytes, p.column_tile_stride);
       add_products<ROWS, COLUMNS>();
-      load_columns<ROWS, COLUMNS>(w, p.column_tile_stride);
     }
+    load_columns<COLUMNS>(w, p.column_tile_stride);
+    add_products<ROWS, COLUMNS>();
     if constexpr (ROW_PARTS == 2) {
-      load_rows<ROWS, COLUMNS>(x + unit_tile_bytes, p.row_tile_stride);
+      load_rows<ROWS>(x + unit_tile_bytes, p.row_tile_stride);
       add_products<ROWS, COLUMNS>();
     }
-    x += ROW_PARTS * unit_tile_bytes;
-    w += COLUMN_PARTS * unit_tile_bytes;
   }
-  _tile_stored(0, out, bytes);
-  if constexpr (COLUMNS == 2) _tile_stored(1, out + 16, bytes);
-  if constexpr (ROWS == 2) _tile_stored(2, out + 16 * stride, bytes);
-  if constexpr (ROWS == 2 && COLUMNS == 2) _tile_stored(3, out + 16 * stride + 16, bytes);
+};
+
+template <int COLUMNS>
+HEARTH_INLINE void begin_rows(float* out, std::int64_t bytes, bool adds) {
+  _tile_zero(0);
+  _tile_zero(1);
+  if (!adds) return;
+  _tile_loadd(0, out, bytes);
+  if constexpr (COLUMNS == 2) _tile_loadd(1, out + unit_tile, bytes);
 }
 
-template <int COLUMNS, int ROW_PARTS, int COLUMN_PARTS>
+// Two tiles of rows.
+template <int COLUMNS, typename Parts>
+void multiply_two(const UnitProduct& p, const char* x, float* out, std::int64_t stride, bool adds) {
+  const std::int64_t bytes = stride * static_cast<std::int64_t>(sizeof(float));
+  float* const below = out + unit_tile * stride;
+  begin_rows<COLUMNS>(out, bytes, adds);
+  _tile_zero(2);
+  _tile_zero(3);
+  if (adds) {
+    _tile_loadd(2, below, bytes);
+    if constexpr (COLUMNS == 2) _tile_loadd(3, below + unit_tile, bytes);
+  }
+  const char* w = p.columns;
+  for (std::int64_t k = 0; k < p.depth; ++k, x += Parts::row_step, w += Parts::column_step)
+    Parts::template add<Rows::both, COLUMNS>(p, x, w);
+  _tile_stored(0, out, bytes);
+  _tile_stored(2, below, bytes);
+  if constexpr (COLUMNS == 2) {
+    _tile_stored(1, out + unit_tile, bytes);
+    _tile_stored(3, below + unit_tile, bytes);
+  }
+}
+
+// One.
+template <int COLUMNS, typename Parts>
+void multiply_one(const UnitProduct& p, const char* x, float* out, std::int64_t stride, bool adds) {
+  const std::int64_t bytes = stride * static_cast<std::int64_t>(sizeof(float));
+  begin_rows<COLUMNS>(out, bytes, adds);
+  _tile_zero(2);
+  _tile_zero(3);
+  const char* w = p.columns;
+  for (std::int64_t k = 0; k < p.depth; k += 2) {
+    Parts::template add<Rows::even, COLUMNS>(p, x, w);
+    if (k + 1 < p.depth)
+      Parts::template add<Rows::odd, COLUMNS>(p, x + Parts::row_step, w + Parts::column_step);
+    x += 2 * Parts::row_step;
+    w += 2 * Parts::column_step;
+  }
+  alignas(64) float odd[COLUMNS][unit_tile * unit_tile];
+  _tile_stored(0, out, bytes);
+  _tile_stored(2, odd[0], 64);
+  if constexpr (COLUMNS == 2) {
+    _tile_stored(1, out + unit_tile, bytes);
+    _tile_stored(3, odd[1], 64);
+  }
+  for (std::int64_t r = 0; r < unit_tile; ++r)
+    for (int c = 0; c < COLUMNS; ++c) {
+      float* const to = out + r * stride + c * unit_tile;
+      _mm512_storeu_ps(to, _mm512_add_ps(_mm512_loadu_ps(to), _mm512_load_ps(odd[c] + r * unit_tile)));
+    }
+}
+
+template <int COLUMNS, typename Parts>
 void multiply_columns(const UnitProduct& p) {
   const char* x = p.rows;
   for (std::int64_t row = 0; row < p.height; row += 2 * unit_tile, x += 2 * p.row_tile_stride) {
     const std::int64_t height = p.height - row;
-    const auto multiply = height > unit_tile ? multiply_tiles<2, COLUMNS, ROW_PARTS, COLUMN_PARTS>
-                                             : multiply_tiles<1, COLUMNS, ROW_PARTS, COLUMN_PARTS>;
+    const auto multiply = height > unit_tile ? multiply_two<COLUMNS, Parts> : multiply_one<COLUMNS, Parts>;
     float* const out = p.out + row * p.stride;
     if ((height == unit_tile || height >= 2 * unit_tile) && p.width == COLUMNS * unit_tile) {
       multiply(p, x, out, p.stride, p.adds);
@@ -407,9 +461,9 @@ void multiply(const UnitProduct& p) {
   asm volatile("" ::: "memory");
   _tile_loadconfig(&tile_shapes);
   if (p.width > unit_tile)
-    multiply_columns<2, ROW_PARTS, COLUMN_PARTS>(p);
+    multiply_columns<2, PartsOf<ROW_PARTS, COLUMN_PARTS>>(p);
   else
-    multiply_columns<1, ROW_PARTS, COLUMN_PARTS>(p);
+    multiply_columns<1, PartsOf<ROW_PARTS, COLUMN_PARTS>>(p);
   _tile_release();
 }
 

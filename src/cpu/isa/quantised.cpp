@@ -8,6 +8,9 @@
 #include "cpu/quantised_kernels.h"
 #if defined(__ARM_FEATURE_DOTPROD)
 #include "cpu/isa/quads.h"
+#elif defined(__AVX2__)
+#include "cpu/isa/eights_x86.h"
+#include "cpu/isa/fetch.h"
 #endif
 
 namespace hearth::cpu::HEARTH_ISA {
@@ -149,6 +152,100 @@ void multiply_rows(const void* weights, std::int64_t columns, RoundedRows x, flo
     for (int r = 0; r < ROWS; ++r) out[r * stride + column] = vaddvq_f32(sums[r]);
   }
 }
+#elif defined(__AVX2__)
+HEARTH_INLINE float total(__m256 floats) {
+  __m128 four = _mm_add_ps(_mm256_castps256_ps128(floats), _mm256_extractf128_ps(floats, 1));
+  four = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(four, _mm_shuffle_ps(four, four, 1)));
+}
+
+// Sums of four neighbouring products, of bytes without a sign (up to 127), or with one, with such of x.
+template <bool SIGNED>
+HEARTH_INLINE __m256 products_of(__m256i w, __m256i x) {
+  const __m256i sizes = SIGNED ? _mm256_abs_epi8(w) : w;
+  if (SIGNED) x = _mm256_sign_epi8(x, w);
+#if defined(__AVX512VNNI__)
+  return _mm256_cvtepi32_ps(_mm256_dpbusd_epi32(_mm256_setzero_si256(), sizes, x));
+#else
+  return _mm256_cvtepi32_ps(_mm256_madd_epi16(_mm256_maddubs_epi16(sizes, x), _mm256_set1_epi16(1)));
+#endif
+}
+
+template <typename Block, int ROWS>
+struct DotProducts {
+  __m256 products[ROWS][2], offsets[ROWS];  // in turns, so that a sum does not wait for itself
+
+  HEARTH_INLINE DotProducts() {
+#pragma GCC unroll 4
+    for (int r = 0; r < ROWS; ++r) products[r][0] = products[r][1] = offsets[r] = _mm256_setzero_ps();
+  }
+
+  // Eight pieces of weights, with those from `first` on of rows of x of `all` pieces.
+  HEARTH_INLINE void add_eight(const Block* w, RoundedRows x, std::int64_t first, std::int64_t all) {
+    const Factors factors = factors_of(w);
+    const __m256i halves[4] = {
+        _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1), _mm256_setr_epi32(2, 2, 2, 2, 3, 3, 3, 3),
+        _mm256_setr_epi32(4, 4, 4, 4, 5, 5, 5, 5), _mm256_setr_epi32(6, 6, 6, 6, 7, 7, 7, 7)};
+#pragma GCC unroll 2
+    for (int g = 0; g < 2; ++g) {
+      __m256 scale[ROWS];
+#pragma GCC unroll 4
+      for (int r = 0; r < ROWS; ++r) {
+        const std::int64_t at = r * all + first + 4 * g;
+        scale[r] = _mm256_mul_ps(factors.scale[g], each_twice(_mm_loadu_ps(x.scale + at)));
+        if constexpr (takes_offset<Block>)
+          offsets[r] = _mm256_fmadd_ps(factors.offset[g], _mm256_loadu_ps(x.sum + 2 * at), offsets[r]);
+      }
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; ++i) {
+        const __m256i bytes = bytes_of(w, 4 * g + i);
+#pragma GCC unroll 4
+        for (int r = 0; r < ROWS; ++r)
+          products[r][i % 2] = _mm256_fmadd_ps(
+              products_of<has_signed_bytes<Block> >(bytes, load_32(x.q + (r * all + first + 4 * g + i) * 32)),
+              _mm256_permutevar8x32_ps(scale[r], halves[i]), products[r][i % 2]);
+      }
+    }
+  }
+
+  // One of a format with one piece in a block.
+  HEARTH_INLINE void add_one(const Block* w, RoundedRows x, std::int64_t piece, std::int64_t all) {
+    const Piece numbers = unpack(*w, 0);
+    const __m256i q =
+        _mm256_set_m128i(std::bit_cast<__m128i>(numbers.q[1]), std::bit_cast<__m128i>(numbers.q[0]));
+#pragma GCC unroll 4
+    for (int r = 0; r < ROWS; ++r) {
+      const std::int64_t at = r * all + piece;
+      products[r][0] = _mm256_fmadd_ps(products_of<true>(q, load_32(x.q + at * 32)),
+                                       _mm256_set1_ps(numbers.scale[0] * x.scale[at]), products[r][0]);
+      offsets[r] =
+          _mm256_add_ps(offsets[r], _mm256_castps128_ps256(_mm_set_ss(numbers.offset[0] * x.whole[at])));
+    }
+  }
+
+  HEARTH_INLINE float result(int r) const {
+    return total(_mm256_sub_ps(_mm256_add_ps(products[r][0], products[r][1]), offsets[r]));
+  }
+};
+
+template <typename Block, int ROWS>
+void multiply_rows(const void* weights, std::int64_t columns, RoundedRows x, float* out, std::int64_t stride,
+                   std::int64_t count) {
+  constexpr int blocks = 8 / pieces<Block>;  // of eight pieces
+  const auto* block = static_cast<const Block*>(weights);
+  const std::int64_t all = count / 32;
+  for (std::int64_t column = 0; column < columns; ++column, ++out) {
+    DotProducts<Block, ROWS> sums;
+    std::int64_t piece = 0;
+    for (; piece + 8 <= all; piece += 8, block += blocks) {
+      fetch_ahead<blocks * sizeof(Block)>(block);
+      sums.add_eight(block, x, piece, all);
+    }
+    if constexpr (blocks == 8)
+      for (; piece < all; ++piece, ++block) sums.add_one(block, x, piece, all);
+    for (int r = 0; r < ROWS; ++r) out[r * stride] = sums.result(r);
+  }
+}
 #else
 #if defined(__ARM_NEON)
 using Sums = int32x4_t;
@@ -164,24 +261,6 @@ HEARTH_INLINE Floats add_scaled(Floats floats, Sums sums, float scale) {
   return vfmaq_n_f32(floats, vcvtq_f32_s32(sums), scale);
 }
 HEARTH_INLINE float total(Floats floats) { return vaddvq_f32(floats); }
-#elif defined(__AVX2__)
-using Sums = __m256i;
-using Floats = __m256;
-HEARTH_INLINE Sums no_sums() { return _mm256_setzero_si256(); }
-HEARTH_INLINE Sums add_products(Sums sums, i8x16 a, i8x16 b) {
-  const __m256i x = _mm256_cvtepi8_epi16(std::bit_cast<__m128i>(a));
-  const __m256i y = _mm256_cvtepi8_epi16(std::bit_cast<__m128i>(b));
-  return _mm256_add_epi32(sums, _mm256_madd_epi16(x, y));
-}
-HEARTH_INLINE Floats no_floats() { return _mm256_setzero_ps(); }
-HEARTH_INLINE Floats add_scaled(Floats floats, Sums sums, float scale) {
-  return _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums), _mm256_set1_ps(scale), floats);
-}
-HEARTH_INLINE float total(Floats floats) {
-  __m128 four = _mm_add_ps(_mm256_castps256_ps128(floats), _mm256_extractf128_ps(floats, 1));
-  four = _mm_add_ps(four, _mm_movehl_ps(four, four));
-  return _mm_cvtss_f32(_mm_add_ss(four, _mm_shuffle_ps(four, four, 1)));
-}
 #else
 typedef std::int16_t i16x16 __attribute__((vector_size(32)));
 typedef std::int32_t Sums __attribute__((vector_size(16)));

@@ -1,6 +1,8 @@
 // Weights whose rows lie in fours: making them, and products with few rows of x.
 #include "cpu/repacked_kernels.h"
 
+#include "cpu/isa/fetch.h"
+
 #if defined(__ARM_FEATURE_DOTPROD)
 #include "cpu/isa/repacked_neon.h"
 #define HEARTH_FOURS
@@ -167,9 +169,7 @@ HEARTH_INLINE void multiply_runs(const Quad* weights, std::int64_t apart, std::i
 #pragma GCC unroll 4
       for (int run = 0; run < RUNS; ++run) {
         const Quad& quad = weights[(first + run * apart) * blocks + block];
-        if constexpr (fetched_ahead > 0)
-          for (int line = 0; line < static_cast<int>(sizeof(Quad)); line += 64)
-            __builtin_prefetch(reinterpret_cast<const char*>(&quad) + fetched_ahead + line);
+        fetch_ahead<sizeof(Quad)>(&quad);
         add_block(quad, x + block, x_row, sums[run]);
       }
 #pragma GCC unroll 4

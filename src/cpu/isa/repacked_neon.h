@@ -521,7 +521,5 @@ struct ColumnsOf<Q6_Kx4> {
   static constexpr int runs = 2, woven = 0;
 };
 
-constexpr std::int64_t fetched_ahead = 0;  // but what add_block() fetches
-
 }  // namespace
 }  // namespace hearth::cpu::HEARTH_ISA

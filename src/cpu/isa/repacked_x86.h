@@ -240,9 +240,5 @@ struct ColumnsOf {
   static constexpr int runs = fours == 4 && pieces<Quad> == 1 ? 4 : 2, woven = 0;
 };
 
-// The machine's own prefetchers are not enough: two cores of a Xeon, which read 33 GB/s, read 19 of q4_0 and
-// 20 of q4_k by themselves; 25 with lines fetched 1024 bytes ahead, 29 to 31 with 2048 to 8192.
-constexpr std::int64_t fetched_ahead = 4096;
-
 }  // namespace
 }  // namespace hearth::cpu::HEARTH_ISA
