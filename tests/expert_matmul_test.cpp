@@ -62,7 +62,8 @@ TEST(ExpertMatmul, ChosenMatricesOnly) {
                        chosen = choices(s);
           const Tensor got = expert_matmul(x.to(device), weight.to(device), chosen.to(device));
           EXPECT_EQ(got.shape(), (Shape{s.rows, s.used, s.out}));
-          expect_near(got, reference(x, weight, chosen), 1e-4);
+          // A CPU's matrix unit takes numbers as two of bf16.
+          expect_near(got, reference(x, weight, chosen), dtype == DType::f32 ? 1e-4 : 4e-4);
         }
 }
 

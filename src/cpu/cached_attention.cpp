@@ -9,6 +9,7 @@
 #include "cpu/cached_attention_kernels.h"
 #include "cpu/dispatch.h"
 #include "cpu/kernels.h"
+#include "cpu/scratch.h"
 #include "hearth/error.h"
 
 namespace hearth::cpu {
@@ -68,9 +69,8 @@ std::unique_ptr<Kernel> make(const Step& step) {
     parallel_for(
         static_cast<std::int64_t>(tiles.size()) * groups, 1, [&](std::int64_t begin, std::int64_t end) {
           const std::int64_t most_rows = most_queries * shared;
-          const auto memory = std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(
-              most_rows * 2 * features + cached_attention_scratch(most_rows, features)));
-          float *const query = memory.get(), *const result = query + most_rows * features,
+          const Scratch memory(most_rows * 2 * features + cached_attention_scratch(most_rows, features));
+          float *const query = memory.data(), *const result = query + most_rows * features,
                        *const scratch = result + most_rows * features;
           std::vector<CachedQueries::Row> rows;
           for (std::int64_t task = begin; task < end; ++task) {

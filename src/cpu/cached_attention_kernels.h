@@ -33,7 +33,7 @@ inline std::int64_t cached_attention_scratch(std::int64_t rows, std::int64_t fea
   constexpr std::int64_t lanes = 16;  // at most
   const std::int64_t height = (rows + lanes - 1) / lanes * lanes,
                      width = (features + lanes - 1) / lanes * lanes;
-  return height * (2 * width + cached_attention_keys * 3 / 2 + 3) + cached_attention_keys * width;
+  return height * (2 * width + cached_attention_keys * 2 + 3) + cached_attention_keys * width;
 }
 
 struct CachedAttentionKernels {

@@ -28,8 +28,8 @@ BytesIsa best_bytes_isa();
 // So did products of f16 that are added in f32 (Arm's FHM): HEARTH_DECLARE_HALVES_ISA_TABLE.
 bool multiplies_halves();
 
-// Units that multiply matrices of bf16 (x86's AMX): HEARTH_DECLARE_UNIT_ISA_TABLE. The first call asks the
-// system for leave to use one.
+// Units that multiply matrices of bf16 (x86's AMX): HEARTH_DECLARE_UNIT_ISA_TABLE, and of the variants above
+// a further one. The first call asks the system for leave to use one.
 bool has_matrix_unit();
 
 }  // namespace hearth::cpu
@@ -74,6 +74,20 @@ bool has_matrix_unit();
     static const Type& chosen = has_matrix_unit() ? amx::name##_table : baseline::name##_table; \
     return chosen;                                                                              \
   }                                                                                             \
+  }
+#define HEARTH_DECLARE_HALVES_ISA_TABLE(Type, name)                                 \
+  namespace hearth::cpu {                                                           \
+  HEARTH_ISA_TABLE(baseline, Type, name)                                            \
+  HEARTH_ISA_TABLE(avx2, Type, name)                                                \
+  HEARTH_ISA_TABLE(avx512, Type, name)                                              \
+  HEARTH_ISA_TABLE(amx, Type, name)                                                 \
+  inline const Type& name() {                                                       \
+    static const Type& chosen = has_matrix_unit()           ? amx::name##_table     \
+                                : best_isa() == Isa::avx512 ? avx512::name##_table  \
+                                : best_isa() == Isa::avx2   ? avx2::name##_table    \
+                                                            : baseline::name##_table; \
+    return chosen;                                                                  \
+  }                                                                                 \
   }
 #else
 #define HEARTH_DECLARE_ISA_TABLE(Type, name)                   \

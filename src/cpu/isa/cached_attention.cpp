@@ -15,12 +15,18 @@
 #include <cmath>
 #include <limits>
 
-#include "cpu/isa/rows.h"
+#include "cpu/isa/attention_work.h"
+#if defined(__ARM_FEATURE_FP16_FML)
+#include "cpu/isa/attention_neon.h"
+#elif defined(__AMX_BF16__)
+#include "cpu/isa/attention_amx.h"
+#elif defined(__AVX512F__)
+#include "cpu/isa/attention_avx512.h"
+#endif
 
 namespace hearth::cpu::HEARTH_ISA {
 namespace {
 
-constexpr std::int64_t lanes = vector_lanes<float>;
 constexpr float nothing = -std::numeric_limits<float>::infinity();
 
 // A product whose left side is read number by number, and whose right side is in rows of vectors.
@@ -105,11 +111,6 @@ void multiply(const Product& p, std::int64_t rows, std::int64_t columns) {
   for (; column < columns; column += lanes) multiply_column<1>(p, rows, column);
 }
 
-// Of each row: the largest score so far, the sum of the weights, and by what a block changed those before it.
-struct Softmax {
-  float *largest, *total, *change;
-};
-
 // The scores of a block become weights. `rows`: a multiple of `lanes`.
 void weigh(float* scores, std::int64_t keys, std::int64_t rows, const Softmax& softmax) {
   using V = Vector<float>;
@@ -155,70 +156,6 @@ HEARTH_INLINE void widen_row(const T* from, const float16* scales, float* to, st
   } else {
     widen(from, to, n);
   }
-}
-
-template <typename T>
-HEARTH_INLINE void fetch_row(const T* row, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; i += 64 / static_cast<std::int64_t>(sizeof(T))) __builtin_prefetch(row + i);
-}
-
-constexpr std::int64_t most_keys = cached_attention_keys;
-
-// The parts of the scratch memory.
-struct Memory {
-  std::int64_t rows, width;  // of queries and of features, to whole vectors
-  float *queries, *scores, *numbers, *out, *rest;
-  Softmax softmax;
-
-  explicit Memory(const CachedQueries& work) : rows(whole(work.count)), width(whole(work.features)) {
-    queries = work.scratch;
-    scores = queries + work.features * rows;
-    numbers = scores + most_keys * rows;
-    out = numbers + most_keys * width;
-    softmax = {out + rows * width, out + rows * (width + 1), out + rows * (width + 2)};
-    rest = out + rows * (width + 3);
-  }
-
- private:
-  static std::int64_t whole(std::int64_t n) { return (n + lanes - 1) / lanes * lanes; }
-};
-
-// Where the keys and values from `begin` on are: elements from those of slot 0.
-struct Block {
-  std::int64_t begin, count;
-  std::int64_t first[most_keys] = {};
-
-  Block(const CachedQueries& work, std::int64_t from)
-      : begin(from), count(work.end - from < most_keys ? work.end - from : most_keys) {
-    for (std::int64_t j = 0, position = begin; j < count;) {
-      std::int64_t slot = work.pages[position / work.page] * work.page + position % work.page;
-      for (std::int64_t left = work.page - position % work.page; left > 0 && j < count;
-           --left, ++j, ++position, ++slot)
-        first[j] = slot * work.slot_stride;
-    }
-  }
-};
-
-// The keys of a block at positions [from, to], counted from its beginning: [first, past).
-struct Seen {
-  std::int64_t first, past;
-
-  Seen(std::int64_t from, std::int64_t to, const Block& block)
-      : first(clamped(from - block.begin, block.count)), past(clamped(to - block.begin + 1, block.count)) {}
-
- private:
-  static std::int64_t clamped(std::int64_t n, std::int64_t most) { return n < 0 ? 0 : n > most ? most : n; }
-};
-
-// Whether finite(key) holds for the keys that some row does not see. Weights are 0 there, which a value that
-// is not finite would turn into NaN.
-template <typename Finite>
-HEARTH_INLINE bool unseen_are_finite(const Block& block, const Seen& by_all, const Finite& finite) {
-  for (std::int64_t j = 0; j < by_all.first; ++j)
-    if (!finite(j)) return false;
-  for (std::int64_t j = by_all.past; j < block.count; ++j)
-    if (!finite(j)) return false;
-  return true;
 }
 
 // Keys and values as f32.
@@ -294,276 +231,6 @@ class Widened {
   const Memory& memory_;
 };
 
-#if defined(__ARM_FEATURE_FP16_FML)
-// Keys and values as they are, in f16.
-class Halves {
- public:
-  static bool fits(const CachedQueries& work) {
-    constexpr std::int64_t few = 16;  // more are worth widening for
-    constexpr float most = 65504;     // of f16
-    if (work.count > few || work.features % 16 != 0) return false;
-    for (std::int64_t r = 0; r < work.count; ++r)
-      for (std::int64_t f = 0; f < work.features; ++f)
-        if (!(std::abs(work.rows[r].query[f]) <= most)) return false;
-    return true;
-  }
-
-  Halves(const CachedQueries& work, const Memory& memory)
-      : work_(work),
-        memory_(memory),
-        queries_(reinterpret_cast<float16*>(memory.queries)),
-        weights_(reinterpret_cast<float16*>(memory.rest)) {
-    for (std::int64_t r = 0; r < memory.rows; ++r)
-      if (r < work.count)
-        narrow(work.rows[r].query, queries_ + r * work.features, work.features);
-      else
-        for (std::int64_t f = 0; f < work.features; ++f) queries_[r * work.features + f] = float16(0.0f);
-  }
-
-  void score(const Block& block) const {
-    const auto* keys = static_cast<const float16*>(work_.keys);
-    const auto* values = static_cast<const float16*>(work_.values);
-    for (std::int64_t j = 0; j < block.count; j += 4) {
-      const float16* key[4];
-      for (int i = 0; i < 4; ++i) {
-        const std::int64_t first = block.first[j + i < block.count ? j + i : block.count - 1];
-        key[i] = keys + first;
-        fetch_row(values + first, work_.features);  // add() comes soon
-      }
-      for (std::int64_t r = 0; r < memory_.rows; r += 4)
-        score_tile(key, queries_ + r * work_.features, memory_.scores + j * memory_.rows + r);
-    }
-  }
-
-  void add(const Block& block, const Block&, const Seen& by_all) const {
-    const auto* values = static_cast<const float16*>(work_.values);
-    const std::int64_t rows = memory_.rows;
-    narrow(memory_.scores, weights_, block.count * rows);
-    const auto finite = [&](std::int64_t key) HEARTH_LAMBDA { return is_finite(values + block.first[key]); };
-    if (!unseen_are_finite(block, by_all, finite)) return add_seen(block, values);
-    for (std::int64_t f = 0; f < work_.features; f += 16)
-      for (std::int64_t r = 0; r < rows; r += 4)
-        add_tile(block, values + f, weights_ + r, memory_.out + r * memory_.width + f);
-  }
-
- private:
-  // Four keys and four rows; a multiple of four keys is written.
-  HEARTH_INLINE void score_tile(const float16* const (&key)[4], const float16* query, float* scores) const {
-    const std::int64_t n = work_.features;
-    float32x4_t sums[4][4] = {};
-    for (std::int64_t f = 0; f < n; f += 8) {
-      float16x8_t q[4];
-#pragma GCC unroll 4
-      for (int r = 0; r < 4; ++r) q[r] = load<float16x8_t>(query + r * n + f);
-#pragma GCC unroll 4
-      for (int k = 0; k < 4; ++k) {
-        const auto features = load<float16x8_t>(key[k] + f);
-#pragma GCC unroll 4
-        for (int r = 0; r < 4; ++r)
-          sums[k][r] = vfmlalq_high_f16(vfmlalq_low_f16(sums[k][r], features, q[r]), features, q[r]);
-      }
-    }
-#pragma GCC unroll 4
-    for (int k = 0; k < 4; ++k)
-      vst1q_f32(scores + k * memory_.rows,
-                vpaddq_f32(vpaddq_f32(sums[k][0], sums[k][1]), vpaddq_f32(sums[k][2], sums[k][3])));
-  }
-
-  bool is_finite(const float16* value) const {
-    std::uint16_t beyond = 0;
-    for (std::int64_t f = 0; f < work_.features; ++f) beyond |= (value[f].bits & 0x7c00u) == 0x7c00u;
-    return beyond == 0;
-  }
-  // As Widened::add() where a value is not finite.
-  void add_seen(const Block& block, const float16* values) const {
-    for (std::int64_t r = 0; r < work_.count; ++r) {
-      const Seen seen(work_.rows[r].first, work_.rows[r].last, block);
-      for (std::int64_t j = seen.first; j < seen.past; ++j)
-        for (std::int64_t f = 0; f < work_.features; ++f)
-          memory_.out[r * memory_.width + f] += static_cast<float>(weights_[j * memory_.rows + r]) *
-                                                static_cast<float>(values[block.first[j] + f]);
-    }
-  }
-
-  // Four rows and sixteen features.
-  HEARTH_INLINE void add_tile(const Block& block, const float16* values, const float16* weights,
-                              float* out) const {
-    float32x4_t sums[4][4];
-#pragma GCC unroll 4
-    for (int r = 0; r < 4; ++r)
-#pragma GCC unroll 4
-      for (int v = 0; v < 4; ++v) sums[r][v] = vld1q_f32(out + r * memory_.width + v * 4);
-#pragma GCC unroll 2
-    for (std::int64_t j = 0; j < block.count; ++j)
-      add_key(sums, values + block.first[j], load<float16x4_t>(weights + j * memory_.rows));
-#pragma GCC unroll 4
-    for (int r = 0; r < 4; ++r)
-#pragma GCC unroll 4
-      for (int v = 0; v < 4; ++v) vst1q_f32(out + r * memory_.width + v * 4, sums[r][v]);
-  }
-  HEARTH_INLINE static void add_key(float32x4_t (&sums)[4][4], const float16* value, float16x4_t weights) {
-    const auto low = load<float16x8_t>(value), high = load<float16x8_t>(value + 8);
-    [&]<int... r>(std::integer_sequence<int, r...>) HEARTH_LAMBDA {
-      ((sums[r][0] = vfmlalq_lane_low_f16(sums[r][0], low, weights, r),
-        sums[r][1] = vfmlalq_lane_high_f16(sums[r][1], low, weights, r),
-        sums[r][2] = vfmlalq_lane_low_f16(sums[r][2], high, weights, r),
-        sums[r][3] = vfmlalq_lane_high_f16(sums[r][3], high, weights, r)),
-       ...);
-    }
-    (std::make_integer_sequence<int, 4>{});
-  }
-
-  const CachedQueries& work_;
-  const Memory& memory_;
-  float16 *queries_, *weights_;  // (rows, features) and (keys, rows)
-};
-#endif
-
-#if defined(__AVX512F__)
-HEARTH_INLINE __m512 widened(const float16* from) {
-  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
-}
-HEARTH_INLINE __m512 widened(const bfloat16* from) {
-  const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
-  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
-}
-
-// Few rows: keys and values are widened in registers, where they are multiplied, and features are the lanes
-// of 1 as well.
-template <typename T>
-class InRegisters {
- public:
-  static bool fits(const CachedQueries& work) {
-    constexpr std::int64_t few = 16;  // more are worth widening for
-    return work.count <= few && work.features % 16 == 0;
-  }
-
-  InRegisters(const CachedQueries& work, const Memory& memory) : work_(work), memory_(memory) {
-    for (std::int64_t r = 0; r < memory.rows; ++r)
-      for (std::int64_t f = 0; f < work.features; ++f)
-        memory.queries[r * work.features + f] = r < work.count ? work.rows[r].query[f] : 0.0f;
-    for (std::int64_t i = 0; i < most_keys * memory.rows; ++i) memory.scores[i] = 0;
-  }
-
-  void score(const Block& block) const {
-    const T *const keys = static_cast<const T*>(work_.keys), *const values =
-                                                                 static_cast<const T*>(work_.values);
-    for (std::int64_t j = 0; j < block.count; j += 4) {
-      const T* key[4];
-      for (int i = 0; i < 4; ++i) {
-        const std::int64_t first = block.first[j + i < block.count ? j + i : block.count - 1];
-        key[i] = keys + first;
-        fetch_row(values + first, work_.features);  // add() comes soon
-      }
-      for (std::int64_t r = 0; r < work_.count; r += 4)
-        score_tile(key, memory_.queries + r * work_.features, memory_.scores + j * memory_.rows + r);
-    }
-  }
-
-  void add(const Block& block, const Block& next, const Seen& by_all) const {
-    const T *const keys = static_cast<const T*>(work_.keys), *const values =
-                                                                 static_cast<const T*>(work_.values);
-    const auto finite = [&](std::int64_t key) HEARTH_LAMBDA { return is_finite(values + block.first[key]); };
-    if (!unseen_are_finite(block, by_all, finite)) return add_seen(block, values);
-    constexpr std::int64_t together = 8;  // keys, while those of the next block are fetched
-    for (std::int64_t j = 0; j < block.count; j += together) {
-      const std::int64_t end = j + together < block.count ? j + together : block.count;
-      for (std::int64_t k = j; k < end && k < next.count; ++k)
-        fetch_row(keys + next.first[k], work_.features);
-      for (std::int64_t r = 0; r < work_.count; r += 4) {
-        std::int64_t f = 0;
-        for (; f + 4 * lanes <= work_.features; f += 4 * lanes) add_tile<4>(block, j, end, values + f, r, f);
-        for (; f < work_.features; f += lanes) add_tile<1>(block, j, end, values + f, r, f);
-      }
-    }
-  }
-
- private:
-  // Four keys and four rows; a multiple of four keys is written.
-  HEARTH_INLINE void score_tile(const T* const (&key)[4], const float* query, float* scores) const {
-    const std::int64_t n = work_.features;
-    __m512 sums[4][4] = {};
-    for (std::int64_t f = 0; f < n; f += lanes) {
-      __m512 q[4];
-#pragma GCC unroll 4
-      for (int r = 0; r < 4; ++r) q[r] = _mm512_loadu_ps(query + r * n + f);
-#pragma GCC unroll 4
-      for (int k = 0; k < 4; ++k) {
-        const __m512 features = widened(key[k] + f);
-#pragma GCC unroll 4
-        for (int r = 0; r < 4; ++r) sums[k][r] = _mm512_fmadd_ps(features, q[r], sums[k][r]);
-      }
-    }
-    __m512 of_key[4];  // in each quarter a part of its four sums
-#pragma GCC unroll 4
-    for (int k = 0; k < 4; ++k) {
-      const __m512 left = _mm512_add_ps(_mm512_unpacklo_ps(sums[k][0], sums[k][1]),
-                                        _mm512_unpackhi_ps(sums[k][0], sums[k][1])),
-                   right = _mm512_add_ps(_mm512_unpacklo_ps(sums[k][2], sums[k][3]),
-                                         _mm512_unpackhi_ps(sums[k][2], sums[k][3]));
-      of_key[k] = _mm512_add_ps(
-          _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(left), _mm512_castps_pd(right))),
-          _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(left), _mm512_castps_pd(right))));
-    }
-    const auto quarters_added = [](__m512 a, __m512 b) HEARTH_LAMBDA {
-      return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
-    };
-    const __m512 all =
-        quarters_added(quarters_added(of_key[0], of_key[1]), quarters_added(of_key[2], of_key[3]));
-    _mm_storeu_ps(scores, _mm512_castps512_ps128(all));
-    _mm_storeu_ps(scores + memory_.rows, _mm512_extractf32x4_ps(all, 1));
-    _mm_storeu_ps(scores + 2 * memory_.rows, _mm512_extractf32x4_ps(all, 2));
-    _mm_storeu_ps(scores + 3 * memory_.rows, _mm512_extractf32x4_ps(all, 3));
-  }
-
-  // Keys [key, end), four rows, and some features, from the given ones on.
-  template <int REGISTERS>
-  HEARTH_INLINE void add_tile(const Block& block, std::int64_t key, std::int64_t end, const T* values,
-                              std::int64_t row, std::int64_t feature) const {
-    float* const out = memory_.out + row * memory_.width + feature;
-    __m512 sums[4][REGISTERS];
-#pragma GCC unroll 4
-    for (int r = 0; r < 4; ++r)
-#pragma GCC unroll 4
-      for (int v = 0; v < REGISTERS; ++v) sums[r][v] = _mm512_loadu_ps(out + r * memory_.width + v * lanes);
-    for (std::int64_t j = key; j < end; ++j) {
-      const float* weights = memory_.scores + j * memory_.rows + row;
-#pragma GCC unroll 4
-      for (int v = 0; v < REGISTERS; ++v) {
-        const __m512 value = widened(values + block.first[j] + v * lanes);
-#pragma GCC unroll 4
-        for (int r = 0; r < 4; ++r)
-          sums[r][v] = _mm512_fmadd_ps(_mm512_set1_ps(weights[r]), value, sums[r][v]);
-      }
-    }
-#pragma GCC unroll 4
-    for (int r = 0; r < 4; ++r)
-#pragma GCC unroll 4
-      for (int v = 0; v < REGISTERS; ++v) _mm512_storeu_ps(out + r * memory_.width + v * lanes, sums[r][v]);
-  }
-
-  bool is_finite(const T* value) const {
-    constexpr std::uint16_t exponent = std::is_same_v<T, float16> ? 0x7c00 : 0x7f80;
-    std::uint16_t beyond = 0;
-    for (std::int64_t f = 0; f < work_.features; ++f) beyond |= (value[f].bits & exponent) == exponent;
-    return beyond == 0;
-  }
-  // As Widened::add() where a value is not finite.
-  void add_seen(const Block& block, const T* values) const {
-    for (std::int64_t r = 0; r < work_.count; ++r) {
-      const Seen seen(work_.rows[r].first, work_.rows[r].last, block);
-      for (std::int64_t j = seen.first; j < seen.past; ++j)
-        for (std::int64_t f = 0; f < work_.features; ++f)
-          memory_.out[r * memory_.width + f] +=
-              memory_.scores[j * memory_.rows + r] * static_cast<float>(values[block.first[j] + f]);
-    }
-  }
-
-  const CachedQueries& work_;
-  const Memory& memory_;
-};
-#endif
-
 template <typename Engine>
 void attend_with(const CachedQueries& work) {
   const Memory memory(work);
@@ -619,8 +286,12 @@ void attend(const CachedQueries& work) {
   if constexpr (std::is_same_v<T, float16>)
     if (Halves::fits(work)) return attend_with<Halves>(work);
 #elif defined(__AVX512F__)
-  if constexpr (sizeof(T) == 2)
+  if constexpr (std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>) {
     if (InRegisters<T>::fits(work)) return attend_with<InRegisters<T>>(work);
+#if defined(__AMX_BF16__)
+    if (ByUnit<T>::fits(work)) return attend_with<ByUnit<T>>(work);
+#endif
+  }
 #endif
   attend_with<Widened<T>>(work);
 }
