@@ -15,14 +15,13 @@
 namespace hearth::cpu {
 namespace {
 
-constexpr std::int64_t most_queries = 16;  // that share a widened key
-
 // Neighbouring queries of one sequence.
 struct Tile {
   std::int64_t first, count;
 };
 
-std::vector<Tile> tiles_of(const std::int64_t* sequences, std::int64_t stride, std::int64_t count) {
+std::vector<Tile> tiles_of(const std::int64_t* sequences, std::int64_t stride, std::int64_t count,
+                           std::int64_t most_queries) {
   std::vector<Tile> tiles;
   for (std::int64_t i = 0; i < count; ++i) {
     const bool joins = !tiles.empty() && tiles.back().count < most_queries &&
@@ -55,6 +54,8 @@ std::unique_ptr<Kernel> make(const Step& step) {
       scaled ? cached_attention_kernels().attend_scaled
              : cached_attention_kernels().attend[static_cast<int>(keys.dtype) - static_cast<int>(DType::f16)];
   const std::size_t item = dtype_size(keys.dtype);
+  // That share a widened key. A matrix unit is so fast that widening them counts for more.
+  const std::int64_t most_queries = has_matrix_unit() && item == 2 ? 64 : 16;
   return kernel([=, q_strides = q.strides, sequence_stride = sequences.strides[0],
                  position_stride = positions.strides[0],
                  sequence_count = table.shape[0]](const KernelArguments& arguments) {
@@ -65,7 +66,7 @@ std::unique_ptr<Kernel> make(const Step& step) {
     const auto* page_table = static_cast<const std::int64_t*>(arguments.inputs[5]);
     Q* to = static_cast<Q*>(arguments.outputs[0]);
     const auto* sink_of = has_sinks ? static_cast<const float*>(arguments.inputs[sinks]) : nullptr;
-    const std::vector<Tile> tiles = tiles_of(sequence_of, sequence_stride, queries);
+    const std::vector<Tile> tiles = tiles_of(sequence_of, sequence_stride, queries, most_queries);
     parallel_for(
         static_cast<std::int64_t>(tiles.size()) * groups, 1, [&](std::int64_t begin, std::int64_t end) {
           const std::int64_t most_rows = most_queries * shared;

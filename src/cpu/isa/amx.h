@@ -207,16 +207,23 @@ void multiply_columns(const UnitProduct& p) {
   }
 }
 
+// Tiles are there while one of these is, on this thread.
+class TilesInUse {
+ public:
+  TilesInUse() { _tile_loadconfig(&tile_shapes); }
+  ~TilesInUse() { _tile_release(); }
+  TilesInUse(const TilesInUse&) = delete;
+  TilesInUse& operator=(const TilesInUse&) = delete;
+};
+
 template <int ROW_PARTS, int COLUMN_PARTS>
-void multiply(const UnitProduct& p) {
-  // What other functions wrote is in memory; the instructions do not tell the compiler what they read.
+void multiply(const UnitProduct& p, const TilesInUse&) {
+  // What others wrote is in memory: the instructions do not tell the compiler what they read.
   asm volatile("" ::: "memory");
-  _tile_loadconfig(&tile_shapes);
   if (p.width > unit_tile)
     multiply_columns<2, PartsOf<ROW_PARTS, COLUMN_PARTS>>(p);
   else
     multiply_columns<1, PartsOf<ROW_PARTS, COLUMN_PARTS>>(p);
-  _tile_release();
 }
 
 }  // namespace

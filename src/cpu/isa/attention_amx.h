@@ -1,6 +1,7 @@
 // Attention of many rows to keys and values of 16 bits, for AMX.
 //
 // All that is multiplied is the sum of two numbers of bf16, so that hardly more is rounded than sums.
+// Features come in pairs that are 16 apart, which is the same to their sum.
 #pragma once
 
 #include "cpu/isa/amx.h"
@@ -27,7 +28,7 @@ class ByUnit {
         TwoParts rows[unit_tile] = {};
         for (std::int64_t r = first; r < first + unit_tile && r < work.count; ++r) {
           const float* query = work.rows[r].query + f;
-          rows[r - first] = in_parts(_mm512_loadu_ps(query), _mm512_loadu_ps(query + lanes));
+          rows[r - first] = in_pairs(_mm512_loadu_ps(query), _mm512_loadu_ps(query + lanes));
         }
         store_turned(rows, to);
       }
@@ -41,7 +42,7 @@ class ByUnit {
       __m512i* to = numbers_ + j / unit_tile * depth_ * pair_of_tiles + j % unit_tile;
       const T* key = keys + block.first[j];
       for (std::int64_t k = 0; k < depth_; ++k, key += unit_depth, to += pair_of_tiles) {
-        const TwoParts parts = in_parts(widened(key), widened(key + lanes));
+        const TwoParts parts = in_pairs(widened(key), widened(key + lanes));
         to[0] = parts.large;
         to[unit_tile] = parts.small;
       }
@@ -56,7 +57,8 @@ class ByUnit {
                       .depth = depth_,
                       .out = memory_.scores + row,
                       .stride = memory_.rows,
-                      .adds = false});
+                      .adds = false},
+                     tiles_);
   }
 
   void add(const Block& block, const Block& next, const Seen& by_all) const {
@@ -80,13 +82,34 @@ class ByUnit {
                       .depth = steps,
                       .out = memory_.out + f,
                       .stride = memory_.width,
-                      .adds = true});
+                      .adds = true},
+                     tiles_);
   }
 
  private:
   static constexpr std::int64_t pair_of_tiles = 2 * unit_tile;  // in vectors: large parts, small ones
 
   static const char* as_bytes(const __m512i* tiles) { return reinterpret_cast<const char*>(tiles); }
+
+  // Pairs of numbers, the first ones below, as their nearest bf16 and what that leaves of them. (That would
+  // be NaN of an infinite number, and stays NaN of NaN.)
+  HEARTH_INLINE static TwoParts in_pairs(__m512 first, __m512 second) {
+    constexpr int infinite = 0x18;  // for fpclass
+    const __m512i half = _mm512_set1_epi32(0x8000), upper = _mm512_set1_epi32(static_cast<int>(0xffff0000));
+    const auto nearest = [&](__m512 x) HEARTH_LAMBDA {
+      return _mm512_and_si512(_mm512_add_epi32(_mm512_castps_si512(x), half), upper);
+    };
+    const auto left = [&](__m512 x, __m512i large) HEARTH_LAMBDA {
+      return _mm512_castps_si512(_mm512_maskz_sub_ps(_knot_mask16(_mm512_fpclass_ps_mask(x, infinite)), x,
+                                                     _mm512_castsi512_ps(large)));
+    };
+    const auto pairs = [&](__m512i a, __m512i above) HEARTH_LAMBDA {
+      constexpr int masked_or_other = (0xf0 & 0xcc) | 0xaa;
+      return _mm512_ternarylogic_epi32(above, upper, _mm512_srli_epi32(a, 16), masked_or_other);
+    };
+    const __m512i large[] = {nearest(first), nearest(second)};
+    return {pairs(large[0], large[1]), pairs(left(first, large[0]), left(second, large[1]))};
+  }
 
   // Rows of 16 pairs become columns.
   HEARTH_INLINE static void store_turned(const TwoParts (&rows)[unit_tile], __m512i* to) {
@@ -95,14 +118,6 @@ class ByUnit {
     store_transposed(part, to);
     for (int i = 0; i < unit_tile; ++i) part[i] = rows[i].small;
     store_transposed(part, to + unit_tile);
-  }
-
-  // Numbers of two keys, in pairs.
-  HEARTH_INLINE static TwoParts in_pairs(__m512 first, __m512 second) {
-    const __m512i turns = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23,
-                                           7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
-    const TwoParts parts = in_parts(first, second);
-    return {_mm512_permutexvar_epi16(turns, parts.large), _mm512_permutexvar_epi16(turns, parts.small)};
   }
 
   // Keys that are not there count nothing, neither as weights nor as values.
@@ -144,6 +159,7 @@ class ByUnit {
   const Memory& memory_;
   std::int64_t depth_;  // of a key, in tiles
   __m512i *queries_, *numbers_, *weights_;
+  TilesInUse tiles_;
 };
 
 }  // namespace

@@ -258,12 +258,17 @@ void arrange_quads(const void* weights, std::int64_t, std::int64_t count, std::i
   }
 }
 
+template <int ROW_PARTS, int COLUMN_PARTS>
+void multiply_tiles(const UnitProduct& product) {
+  multiply<ROW_PARTS, COLUMN_PARTS>(product, TilesInUse());
+}
+
 }  // namespace
 
 #define HEARTH_ARRANGE(dtype, Block) arrange_columns<blocks::Block>,
 #define HEARTH_ARRANGE_QUADS(dtype, Block, fours, Quad) arrange_quads<blocks::Quad>,
 #define HEARTH_ONE(...) 1,
-#define HEARTH_MULTIPLY(...) multiply<1, 1>,
+#define HEARTH_MULTIPLY(...) multiply_tiles<1, 1>,
 extern const MatrixUnitKernels matrix_unit_kernels_table = {
     true,
     arrange_rows,
@@ -271,8 +276,8 @@ extern const MatrixUnitKernels matrix_unit_kernels_table = {
      arrange_brain_floats},
     {HEARTH_BLOCK_FORMATS(HEARTH_ONE) HEARTH_REPACKED_FORMATS(HEARTH_ONE) 2, 2},
     {HEARTH_BLOCK_FORMATS(HEARTH_ONE) HEARTH_REPACKED_FORMATS(HEARTH_ONE) 2, 1},
-    {HEARTH_BLOCK_FORMATS(HEARTH_MULTIPLY) HEARTH_REPACKED_FORMATS(HEARTH_MULTIPLY) multiply<2, 2>,
-     multiply<2, 1>}};
+    {HEARTH_BLOCK_FORMATS(HEARTH_MULTIPLY) HEARTH_REPACKED_FORMATS(HEARTH_MULTIPLY) multiply_tiles<2, 2>,
+     multiply_tiles<2, 1>}};
 #else
 extern const MatrixUnitKernels matrix_unit_kernels_table = {};
 #endif
