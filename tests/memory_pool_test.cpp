@@ -93,6 +93,14 @@ TEST_F(MemoryPoolTest, BlocksAreKeptAndGivenOutAgain) {
   EXPECT_EQ(source.allocations, 2);
 }
 
+TEST_F(MemoryPoolTest, LargeWeightsTakeHardlyMoreThanTheyNeed) {
+  constexpr std::size_t bytes = 17 * mib + 1000;
+  const auto weights = pool.allocate(bytes, MemoryPurpose::loaded);
+  EXPECT_LE(pool.stats().allocated, bytes + (64 << 10));
+  const auto arena = pool.allocate(bytes, MemoryPurpose::arenas);  // fits others of nearly its size
+  EXPECT_EQ(pool.stats().of(MemoryPurpose::arenas).allocated, 20 * mib);
+}
+
 TEST_F(MemoryPoolTest, CountsByPurpose) {
   const auto weights = pool.allocate(3 * mib, MemoryPurpose::loaded);
   {

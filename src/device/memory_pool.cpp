@@ -16,11 +16,14 @@ namespace {
 
 constexpr std::size_t alignment = 64;
 
-// Four sizes per power of two, so that a freed block fits requests of nearly its size.
-std::size_t size_class(std::size_t bytes) {
+// Four sizes per power of two, so that a freed block fits requests of nearly its size. What is loaded mostly
+// stays: large weights take no more than they need, where those of a language model took a ninth more.
+std::size_t size_class(std::size_t bytes, MemoryPurpose purpose) {
   if (bytes <= alignment) return alignment;
   if (bytes > std::numeric_limits<std::size_t>::max() / 2) return bytes;  // nobody has that much
-  const std::size_t step = std::max<std::size_t>(alignment, std::bit_ceil(bytes) / 8);
+  constexpr std::size_t small_step = 64 << 10;
+  const std::size_t quarter = std::max<std::size_t>(alignment, std::bit_ceil(bytes) / 8);
+  const std::size_t step = purpose == MemoryPurpose::loaded ? std::min(quarter, small_step) : quarter;
   return (bytes + step - 1) / step * step;
 }
 
@@ -99,7 +102,7 @@ void MemoryPool::configure(const Config& config) {
 }
 
 std::shared_ptr<Buffer> MemoryPool::allocate(std::size_t bytes, MemoryPurpose purpose) {
-  const std::size_t size = size_class(bytes);
+  const std::size_t size = size_class(bytes, purpose);
   void* block = nullptr;
   {
     std::lock_guard lock(mutex_);
@@ -111,7 +114,7 @@ std::shared_ptr<Buffer> MemoryPool::allocate(std::size_t bytes, MemoryPurpose pu
 
 std::shared_ptr<Buffer> MemoryPool::allocate_marked(std::size_t bytes, std::function<Mark()> leave_mark,
                                                     Mark& mark) {
-  const std::size_t size = size_class(bytes);
+  const std::size_t size = size_class(bytes, MemoryPurpose::loaded);
   MarkedBlock block;
   {
     std::lock_guard lock(mutex_);
@@ -131,7 +134,7 @@ std::shared_ptr<Buffer> MemoryPool::allocate_marked(std::size_t bytes, std::func
 }
 
 std::span<std::byte> MemoryPool::reserve(std::size_t bytes) {
-  const std::size_t size = size_class(bytes);
+  const std::size_t size = size_class(bytes, MemoryPurpose::results);
   std::lock_guard lock(mutex_);
   void* memory = from_source(bytes, size);
   reserves_.emplace_back(memory, size);
