@@ -7,7 +7,7 @@
 
 #if defined(__AMX_BF16__)
 #include "cpu/isa/amx.h"
-#include "cpu/isa/pieces.h"
+#include "cpu/isa/eights_x86.h"
 #endif
 
 namespace hearth::cpu::HEARTH_ISA {
@@ -38,33 +38,74 @@ void arrange_rows(const float* x, std::int64_t stride, std::int64_t count, std::
 
 // ---- weights whose rows lie one behind another
 
-template <typename Block>
-HEARTH_INLINE __m512i as_pairs(const Piece& piece) {
+// Numbers scale * byte - offset, each of two halves with its own.
+HEARTH_INLINE __m512i as_pairs(__m256i bytes, const float* scale, const float* offset) {
   __m512 numbers[2];
 #pragma GCC unroll 2
   for (int half = 0; half < 2; ++half) {
-    const __m512 q = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(std::bit_cast<__m128i>(piece.q[half])));
-    const __m512 scale = _mm512_set1_ps(piece.scale[half]);
-    numbers[half] = has_offset<Block> ? _mm512_fmsub_ps(q, scale, _mm512_set1_ps(piece.offset[half]))
-                                      : _mm512_mul_ps(q, scale);
+    const __m128i q = half == 0 ? _mm256_castsi256_si128(bytes) : _mm256_extracti128_si256(bytes, 1);
+    numbers[half] = _mm512_fmsub_ps(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(q)), _mm512_set1_ps(scale[half]),
+                                    _mm512_set1_ps(offset[half]));
   }
   return rounded(numbers[0], numbers[1]);
+}
+
+// Eight pieces of each column, which are a block or as many blocks.
+template <typename Block>
+HEARTH_INLINE void arrange_eight(const Block* const (&columns)[unit_tile], std::int64_t count, __m512i* to) {
+  __m512i rows[8][unit_tile];
+  for (std::int64_t c = 0; c < unit_tile; ++c) {
+    if (c >= count) {
+#pragma GCC unroll 8
+      for (int p = 0; p < 8; ++p) rows[p][c] = _mm512_setzero_si512();
+      continue;
+    }
+    const Factors factors = factors_of(columns[c]);
+    alignas(32) float scale[16], offset[16] = {};
+    for (int g = 0; g < 2; ++g) {
+      _mm256_store_ps(scale + 8 * g, factors.scale[g]);
+      if constexpr (takes_offset<Block>) _mm256_store_ps(offset + 8 * g, factors.offset[g]);
+    }
+#pragma GCC unroll 8
+    for (int p = 0; p < 8; ++p) rows[p][c] = as_pairs(bytes_of(columns[c], p), scale + 2 * p, offset + 2 * p);
+  }
+#pragma GCC unroll 1
+  for (int p = 0; p < 8; ++p) store_transposed(rows[p], to + p * tile_pairs);
+}
+
+// A piece of each, of formats with one in a block.
+template <typename Block>
+HEARTH_INLINE void arrange_one(const Block* const (&columns)[unit_tile], std::int64_t count, __m512i* to) {
+  __m512i rows[unit_tile];
+  for (std::int64_t c = 0; c < unit_tile; ++c) {
+    rows[c] = _mm512_setzero_si512();
+    if (c >= count) continue;
+    const Piece piece = unpack(*columns[c], 0);
+    rows[c] =
+        as_pairs(_mm256_set_m128i(std::bit_cast<__m128i>(piece.q[1]), std::bit_cast<__m128i>(piece.q[0])),
+                 piece.scale, piece.offset);
+  }
+  store_transposed(rows, to);
 }
 
 template <typename Block>
 void arrange_columns(const void* weights, std::int64_t stride, std::int64_t count, std::int64_t depth,
                      void* tiles) {
-  constexpr int inside = pieces<Block>;
+  constexpr int blocks = 8 / pieces<Block>;  // of eight pieces
   auto* to = static_cast<__m512i*>(tiles);
-  for (std::int64_t b = 0; b < depth / (32 * inside); ++b)
-    for (int i = 0; i < inside; ++i, to += tile_pairs) {
-      __m512i rows[unit_tile];
-#pragma GCC unroll 16
-      for (int c = 0; c < unit_tile; ++c) {
-        const auto* row = reinterpret_cast<const Block*>(static_cast<const char*>(weights) + c * stride);
-        rows[c] = c < count ? as_pairs<Block>(unpack(row[b], i)) : _mm512_setzero_si512();
-      }
-      store_transposed(rows, to);
+  const Block* columns[unit_tile];
+  for (std::int64_t c = 0; c < unit_tile; ++c)
+    columns[c] =
+        reinterpret_cast<const Block*>(static_cast<const char*>(weights) + (c < count ? c : 0) * stride);
+  std::int64_t left = depth / unit_depth;
+  for (; left >= 8; left -= 8, to += 8 * tile_pairs) {
+    arrange_eight(columns, count, to);
+    for (const Block*& column : columns) column += blocks;
+  }
+  if constexpr (blocks == 8)
+    for (; left > 0; --left, to += tile_pairs) {
+      arrange_one(columns, count, to);
+      for (const Block*& column : columns) ++column;
     }
 }
 
