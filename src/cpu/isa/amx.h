@@ -185,20 +185,29 @@ void multiply_one(const UnitProduct& p, const char* x, float* out, std::int64_t 
     }
 }
 
+// The whole tiles of up to 32 rows.
+template <int COLUMNS, typename Parts>
+HEARTH_INLINE void multiply_rows(const UnitProduct& p, std::int64_t height, const char* x, float* out,
+                                 std::int64_t stride, bool adds) {
+  if (height > unit_tile)
+    multiply_two<COLUMNS, Parts>(p, x, out, stride, adds);
+  else
+    multiply_one<COLUMNS, Parts>(p, x, out, stride, adds);
+}
+
 template <int COLUMNS, typename Parts>
 void multiply_columns(const UnitProduct& p) {
   const char* x = p.rows;
   for (std::int64_t row = 0; row < p.height; row += 2 * unit_tile, x += 2 * p.row_tile_stride) {
     const std::int64_t height = p.height - row;
-    const auto multiply = height > unit_tile ? multiply_two<COLUMNS, Parts> : multiply_one<COLUMNS, Parts>;
     float* const out = p.out + row * p.stride;
     if ((height == unit_tile || height >= 2 * unit_tile) && p.width == COLUMNS * unit_tile) {
-      multiply(p, x, out, p.stride, p.adds);
+      multiply_rows<COLUMNS, Parts>(p, height, x, out, p.stride, p.adds);
       continue;
     }
     alignas(64) float products[4 * unit_tile * unit_tile];
     constexpr std::int64_t wide = 2 * unit_tile;
-    multiply(p, x, products, wide, false);
+    multiply_rows<COLUMNS, Parts>(p, height, x, products, wide, false);
     for (std::int64_t r = 0; r < (height < wide ? height : wide); ++r)
       for (std::int64_t c = 0; c < p.width; ++c) {
         float& element = out[r * p.stride + c];
