@@ -43,5 +43,7 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set(avx512 -march=x86-64-v4 -mprefer-vector-width=512 -Wno-uninitialized -Wno-maybe-uninitialized)
   hearth_add_isa(avx512 ${avx512})
   hearth_add_isa_of("${HEARTH_BYTES_ISA_SOURCES}" vnni ${avx512} -mavx512vnni)
-  hearth_add_isa_of("${PROJECT_SOURCE_DIR}/src/cpu/isa/cached_attention.cpp;${PROJECT_SOURCE_DIR}/src/cpu/isa/matrix_unit.cpp" amx ${avx512} -mavx512bf16 -mamx-tile -mamx-bf16)
+  set(HEARTH_UNIT_ISA_SOURCES ${PROJECT_SOURCE_DIR}/src/cpu/isa/cached_attention.cpp
+                              ${PROJECT_SOURCE_DIR}/src/cpu/isa/matrix_unit.cpp)
+  hearth_add_isa_of("${HEARTH_UNIT_ISA_SOURCES}" amx ${avx512} -mavx512bf16 -mamx-tile -mamx-bf16)
 endif()

@@ -25,7 +25,7 @@ struct CachedQueries {
   std::int64_t page;                         // slots of a page
   std::int64_t first, end;
   float soft_cap;
-  float* scratch;  // cached_attention_scratch() elements
+  float* scratch;  // cached_attention_scratch() elements, aligned to 64 bytes
 };
 
 inline constexpr std::int64_t cached_attention_keys = 64;  // that are looked at together

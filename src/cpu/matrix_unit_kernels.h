@@ -39,9 +39,8 @@ struct UnitProduct {
 
 struct MatrixUnitKernels {
   bool there;  // false: nothing else is set
-  // At most 16 rows of x, `stride` apart, become tiles, each followed by that of the small parts if `parts`
-  // is
-  // 2. What is beyond `count` and `depth` is 0.
+  // At most 16 rows of x, `stride` apart, become tiles; with two parts, each is followed by that of the small
+  // ones. What is beyond `count` and `depth` is 0.
   void (*arrange_rows)(const float* x, std::int64_t stride, std::int64_t count, std::int64_t depth, int parts,
                        void* tiles);
   // At most 16 rows of weights, `stride` bytes apart, of repacked ones fours, of a panel. Depth: elements.

@@ -73,32 +73,24 @@ struct alignas(64) TileShapes {
 };
 constexpr TileShapes tile_shapes;
 
-// The instructions want tiles by number: 0 to 3 are the result's, 4 and 5 those of x, 6 and 7 those of
-// weights. A product waits for the one before it of its own sum for some 50 cycles, of which an instruction
-// takes 16, so that there are four sums: of two tiles of rows with two of columns, or of even and odd depth.
-enum class Rows { both, even, odd };  // what is multiplied: two tiles of rows, or one at an even or odd depth
-
-template <Rows ROWS>
+// The instructions want tiles by number: 0 to 3 are the result's, row by row, 4 and 5 those of x, 6 and 7
+// those of weights.
+template <int ROWS>
 HEARTH_INLINE void load_rows(const char* x, std::int64_t next) {
-  if constexpr (ROWS != Rows::odd) _tile_loadd(4, x, 64);
-  if constexpr (ROWS == Rows::both) _tile_loadd(5, x + next, 64);
-  if constexpr (ROWS == Rows::odd) _tile_loadd(5, x, 64);
+  _tile_loadd(4, x, 64);
+  if constexpr (ROWS == 2) _tile_loadd(5, x + next, 64);
 }
 template <int COLUMNS>
 HEARTH_INLINE void load_columns(const char* w, std::int64_t next) {
   _tile_loadd(6, w, 64);
   if constexpr (COLUMNS == 2) _tile_loadd(7, w + next, 64);
 }
-template <Rows ROWS, int COLUMNS>
+template <int ROWS, int COLUMNS>
 HEARTH_INLINE void add_products() {
-  if constexpr (ROWS != Rows::odd) {
-    _tile_dpbf16ps(0, 4, 6);
-    if constexpr (COLUMNS == 2) _tile_dpbf16ps(1, 4, 7);
-  }
-  if constexpr (ROWS != Rows::even) {
-    _tile_dpbf16ps(2, 5, 6);
-    if constexpr (COLUMNS == 2) _tile_dpbf16ps(3, 5, 7);
-  }
+  _tile_dpbf16ps(0, 4, 6);
+  if constexpr (COLUMNS == 2) _tile_dpbf16ps(1, 4, 7);
+  if constexpr (ROWS == 2) _tile_dpbf16ps(2, 5, 6);
+  if constexpr (ROWS == 2 && COLUMNS == 2) _tile_dpbf16ps(3, 5, 7);
 }
 
 // How x and weights are made of parts.
@@ -108,7 +100,7 @@ struct PartsOf {
                                 column_step = COLUMN_PARTS * unit_tile_bytes;
 
   // All products of parts but that of two small ones.
-  template <Rows ROWS, int COLUMNS>
+  template <int ROWS, int COLUMNS>
   HEARTH_INLINE static void add(const UnitProduct& p, const char* x, const char* w) {
     load_rows<ROWS>(x, p.row_tile_stride);
     if constexpr (COLUMN_PARTS == 2) {
@@ -124,65 +116,27 @@ struct PartsOf {
   }
 };
 
-template <int COLUMNS>
-HEARTH_INLINE void begin_rows(float* out, std::int64_t bytes, bool adds) {
-  _tile_zero(0);
-  _tile_zero(1);
-  if (!adds) return;
-  _tile_loadd(0, out, bytes);
-  if constexpr (COLUMNS == 2) _tile_loadd(1, out + unit_tile, bytes);
-}
-
-// Two tiles of rows.
-template <int COLUMNS, typename Parts>
-void multiply_two(const UnitProduct& p, const char* x, float* out, std::int64_t stride, bool adds) {
+template <int ROWS, int COLUMNS, typename Parts>
+void multiply_whole_tiles(const UnitProduct& p, const char* x, float* out, std::int64_t stride, bool adds) {
   const std::int64_t bytes = stride * static_cast<std::int64_t>(sizeof(float));
   float* const below = out + unit_tile * stride;
-  begin_rows<COLUMNS>(out, bytes, adds);
+  _tile_zero(0);
+  _tile_zero(1);
   _tile_zero(2);
   _tile_zero(3);
   if (adds) {
-    _tile_loadd(2, below, bytes);
-    if constexpr (COLUMNS == 2) _tile_loadd(3, below + unit_tile, bytes);
+    _tile_loadd(0, out, bytes);
+    if constexpr (COLUMNS == 2) _tile_loadd(1, out + unit_tile, bytes);
+    if constexpr (ROWS == 2) _tile_loadd(2, below, bytes);
+    if constexpr (ROWS == 2 && COLUMNS == 2) _tile_loadd(3, below + unit_tile, bytes);
   }
   const char* w = p.columns;
   for (std::int64_t k = 0; k < p.depth; ++k, x += Parts::row_step, w += Parts::column_step)
-    Parts::template add<Rows::both, COLUMNS>(p, x, w);
+    Parts::template add<ROWS, COLUMNS>(p, x, w);
   _tile_stored(0, out, bytes);
-  _tile_stored(2, below, bytes);
-  if constexpr (COLUMNS == 2) {
-    _tile_stored(1, out + unit_tile, bytes);
-    _tile_stored(3, below + unit_tile, bytes);
-  }
-}
-
-// One.
-template <int COLUMNS, typename Parts>
-void multiply_one(const UnitProduct& p, const char* x, float* out, std::int64_t stride, bool adds) {
-  const std::int64_t bytes = stride * static_cast<std::int64_t>(sizeof(float));
-  begin_rows<COLUMNS>(out, bytes, adds);
-  _tile_zero(2);
-  _tile_zero(3);
-  const char* w = p.columns;
-  for (std::int64_t k = 0; k < p.depth; k += 2) {
-    Parts::template add<Rows::even, COLUMNS>(p, x, w);
-    if (k + 1 < p.depth)
-      Parts::template add<Rows::odd, COLUMNS>(p, x + Parts::row_step, w + Parts::column_step);
-    x += 2 * Parts::row_step;
-    w += 2 * Parts::column_step;
-  }
-  alignas(64) float odd[COLUMNS][unit_tile * unit_tile];
-  _tile_stored(0, out, bytes);
-  _tile_stored(2, odd[0], 64);
-  if constexpr (COLUMNS == 2) {
-    _tile_stored(1, out + unit_tile, bytes);
-    _tile_stored(3, odd[1], 64);
-  }
-  for (std::int64_t r = 0; r < unit_tile; ++r)
-    for (int c = 0; c < COLUMNS; ++c) {
-      float* const to = out + r * stride + c * unit_tile;
-      _mm512_storeu_ps(to, _mm512_add_ps(_mm512_loadu_ps(to), _mm512_load_ps(odd[c] + r * unit_tile)));
-    }
+  if constexpr (COLUMNS == 2) _tile_stored(1, out + unit_tile, bytes);
+  if constexpr (ROWS == 2) _tile_stored(2, below, bytes);
+  if constexpr (ROWS == 2 && COLUMNS == 2) _tile_stored(3, below + unit_tile, bytes);
 }
 
 // The whole tiles of up to 32 rows.
@@ -190,9 +144,9 @@ template <int COLUMNS, typename Parts>
 HEARTH_INLINE void multiply_rows(const UnitProduct& p, std::int64_t height, const char* x, float* out,
                                  std::int64_t stride, bool adds) {
   if (height > unit_tile)
-    multiply_two<COLUMNS, Parts>(p, x, out, stride, adds);
+    multiply_whole_tiles<2, COLUMNS, Parts>(p, x, out, stride, adds);
   else
-    multiply_one<COLUMNS, Parts>(p, x, out, stride, adds);
+    multiply_whole_tiles<1, COLUMNS, Parts>(p, x, out, stride, adds);
 }
 
 template <int COLUMNS, typename Parts>

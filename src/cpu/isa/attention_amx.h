@@ -35,8 +35,8 @@ class ByUnit {
   }
 
   void score(const Block& block) const {
-    const T *const keys = static_cast<const T*>(work_.keys), *const values =
-                                                                 static_cast<const T*>(work_.values);
+    const auto* const keys = static_cast<const T*>(work_.keys);
+    const auto* const values = static_cast<const T*>(work_.values);
     for (std::int64_t j = 0; j < block.count; ++j) {
       fetch_row(values + block.first[j], work_.features);  // add() comes soon
       __m512i* to = numbers_ + j / unit_tile * depth_ * pair_of_tiles + j % unit_tile;
@@ -138,8 +138,8 @@ class ByUnit {
       }
   }
   void arrange_values(const Block& block, const Block& next, std::int64_t steps) const {
-    const T *const keys = static_cast<const T*>(work_.keys), *const values =
-                                                                 static_cast<const T*>(work_.values);
+    const auto* const keys = static_cast<const T*>(work_.keys);
+    const auto* const values = static_cast<const T*>(work_.values);
     for (std::int64_t key = 0; key < steps * unit_depth; key += 2) {
       for (std::int64_t j = key; j < key + 2 && j < next.count; ++j)
         fetch_row(keys + next.first[j], work_.features);

@@ -32,8 +32,8 @@ class InRegisters {
   }
 
   void score(const Block& block) const {
-    const T *const keys = static_cast<const T*>(work_.keys), *const values =
-                                                                 static_cast<const T*>(work_.values);
+    const auto* const keys = static_cast<const T*>(work_.keys);
+    const auto* const values = static_cast<const T*>(work_.values);
     for (std::int64_t j = 0; j < block.count; j += 4) {
       const T* key[4];
       for (int i = 0; i < 4; ++i) {
@@ -47,8 +47,8 @@ class InRegisters {
   }
 
   void add(const Block& block, const Block& next, const Seen& by_all) const {
-    const T *const keys = static_cast<const T*>(work_.keys), *const values =
-                                                                 static_cast<const T*>(work_.values);
+    const auto* const keys = static_cast<const T*>(work_.keys);
+    const auto* const values = static_cast<const T*>(work_.values);
     const auto finite = [&](std::int64_t key)
                             HEARTH_LAMBDA { return is_finite(values + block.first[key], work_.features); };
     if (!unseen_are_finite(block, by_all, finite))
