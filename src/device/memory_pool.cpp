@@ -17,7 +17,8 @@ namespace {
 constexpr std::size_t alignment = 64;
 
 // Four sizes per power of two, so that a freed block fits requests of nearly its size. What is loaded mostly
-// stays: large weights take no more than they need, where those of language models took a tenth to a sixth more.
+// stays: large weights take no more than they need, where those of language models took a tenth to a sixth
+// more.
 std::size_t size_class(std::size_t bytes, MemoryPurpose purpose) {
   if (bytes <= alignment) return alignment;
   if (bytes > std::numeric_limits<std::size_t>::max() / 2) return bytes;  // nobody has that much
