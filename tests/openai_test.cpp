@@ -545,6 +545,15 @@ TEST(OpenAi, AnswersMayBeBegun) {
                BadRequest);
 }
 
+TEST(OpenAi, DevelopersAreTheSystemWhereTheTemplateDoesNotKnowThem) {
+  const char* body = R"({"messages": [{"role": "developer", "content": "Be kind."},
+    {"role": "user", "content": "Hello"}]})";
+  EXPECT_EQ(text_of(interface_with(plain_template).chat(body)), "system: Be kind.\nuser: Hello\nassistant:");
+  const std::string knows = "{% if messages[0].role == 'developer' %}It is {% endif %}";
+  EXPECT_EQ(text_of(interface_with(knows + plain_template).chat(body)),
+            "It is developer: Be kind.\nuser: Hello\nassistant:");
+}
+
 TEST(OpenAi, ArgumentsOfFormerCallsAreObjectsToTheTemplate) {
   const Interface interface = interface_with(
       "{% for m in messages %}{% for c in m.tool_calls or [] %}{{ c.function.arguments.place }}{% endfor %}"

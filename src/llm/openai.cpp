@@ -265,6 +265,13 @@ void join_parts(Json& messages) {
   }
 }
 
+// OpenAI's newer name for who says how the model should behave; few templates know it.
+void rename_developers(Json& messages, const std::string& chat_template) {
+  if (chat_template.find("developer") != std::string::npos) return;
+  for (Json& message : messages)
+    if (message["role"] == "developer") message["role"] = "system";
+}
+
 const char* reason_name(FinishReason reason) {
   return reason == FinishReason::length || reason == FinishReason::context ? "length" : "stop";
 }
@@ -434,6 +441,7 @@ std::vector<TokenId> Interface::chat_prompt(const Json& body, bool with_tools) c
   Json messages = *given;
   join_parts(messages);
   read_arguments(messages);
+  rename_developers(messages, template_->source());
   ChatOptions options;
   if (with_tools) options.tools = *fields.find("tools");
   if (const Json* variables = fields.find("chat_template_kwargs")) options.variables = *variables;
