@@ -92,7 +92,7 @@ TEST(OpenAi, PromptsMayBeTokensOrLists) {
   EXPECT_NE(several.options_of(0).sampling.seed, several.options_of(1).sampling.seed);
   const Interface unseeded(storyteller(), "storyteller", {}, "");
   EXPECT_EQ(unseeded.completion(R"({"prompt": "a", "n": 2})").options_of(1).sampling.seed, 0u);
-  const Call largest = interface.completion(R"({"prompt": "a", "n": 3, "seed": -1})");
+  const Call largest = interface.completion(R"({"prompt": "a", "n": 3, "seed": -2})");
   EXPECT_NE(largest.options_of(1).sampling.seed, 0u);  // which would be a new one each time
   EXPECT_NE(largest.options_of(1).sampling.seed, largest.options_of(2).sampling.seed);
 }
@@ -206,6 +206,7 @@ TEST(OpenAi, TakesWhatLlamaCppTakes) {
   EXPECT_EQ(all.options.most_tokens, -1);
   EXPECT_EQ(all.options.sampling.top_k, 0);
   EXPECT_EQ(all.options.sampling.penalty_window, storyteller().context());
+  EXPECT_EQ(interface.completion(R"({"prompt": "a", "seed": -1})").options.sampling.seed, 0u);  // any
   for (const char* schema :
        {R"("json_schema": {"type": "integer"})",
         R"("response_format": {"type": "json_object", "schema": {"type": "integer"}})"}) {

@@ -377,7 +377,8 @@ Call Interface::call(const Json& body, bool chat) const {
     constexpr std::uint64_t for_zero = 0x9e3779b97f4a7c15;  // to us 0 is a new one each time
     std::int64_t seed = 0;
     fields.read("seed", seed);
-    sampling.seed = seed == 0 ? for_zero : static_cast<std::uint64_t>(seed);
+    constexpr std::int64_t any = -1;  // to llama.cpp and vLLM
+    sampling.seed = seed == any ? 0 : seed == 0 ? for_zero : static_cast<std::uint64_t>(seed);
   }
   read_bias(fields, sampling.bias, model_.tokenizer().size());
   read_stops(fields, options.stop);
