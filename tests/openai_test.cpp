@@ -97,6 +97,24 @@ TEST(OpenAi, PromptsMayBeTokensOrLists) {
   EXPECT_NE(largest.options_of(1).sampling.seed, largest.options_of(2).sampling.seed);
 }
 
+// Clients write the marks of templates, and of code to fill in, themselves; what is embedded has none.
+TEST(OpenAi, PromptsMayHaveSpecialTokens) {
+  const Interface interface = interface_with("");
+  const Tokenizer& tokenizer = storyteller().tokenizer();
+  const TokenId bos = tokenizer.special().bos.value();
+  const std::string mark(tokenizer.text(bos)), text = "Once" + mark + "upon";
+  std::vector<TokenId> expected = tokenizer.encode("Once");
+  expected.push_back(bos);
+  for (const TokenId token : tokenizer.encode("upon", {.add_special = false})) expected.push_back(token);
+  const Call call = interface.completion(json{{"prompt", text}, {"echo", true}}.dump());
+  EXPECT_EQ(call.prompts.at(0), expected);
+  GenerateResult result;
+  result.text = "!";
+  EXPECT_EQ(json::parse(interface.answer(call, {result}))["choices"][0]["text"], text + "!");
+  const Call embedded = interface.embedding(json{{"input", text}}.dump());
+  EXPECT_EQ(embedded.prompts.at(0), tokenizer.encode(text));
+}
+
 TEST(OpenAi, SaysWhatIsWrong) {
   const Interface interface = interface_with(plain_template), without = interface_with("");
   struct Wrong {

@@ -466,7 +466,10 @@ std::vector<std::vector<TokenId>> Interface::text_prompts(const Json& body, cons
 }
 
 std::vector<TokenId> Interface::text_prompt(const Json& given, const char* field) const {
-  if (given.is_string()) return model_.tokenizer().encode(given.get<std::string>());
+  // A prompt is written for the model, in a template's marks, say; what is embedded is somebody's text.
+  const bool marks = field == std::string_view("prompt");
+  if (given.is_string())
+    return model_.tokenizer().encode(given.get<std::string>(), {.add_special = true, .parse_special = marks});
   if (!given.is_array() || given.empty()) refuse(field, "neither a text nor a list of tokens");
   std::vector<TokenId> tokens;
   for (const Json& token : given) {
@@ -581,7 +584,12 @@ Interface::Json Interface::log_probabilities(const Call& call,
 }
 
 std::string Interface::echoed_text(const Call& call, std::size_t choice) const {
-  return model_.tokenizer().decode(call.prompt_of(choice), {.skip_special = true});
+  const Tokenizer& tokenizer = model_.tokenizer();
+  std::span<const TokenId> prompt = call.prompt_of(choice);
+  if (tokenizer.adds_bos() && prompt.front() == tokenizer.special().bos) prompt = prompt.subspan(1);
+  if (tokenizer.adds_eos() && !prompt.empty() && prompt.back() == tokenizer.special().eos)
+    prompt = prompt.first(prompt.size() - 1);
+  return tokenizer.decode(prompt);
 }
 
 // The prompt's first token follows nothing: it has no probability.
