@@ -176,6 +176,26 @@ TEST(Grammar, SchemasMayHaveExtensions) {
   }
 }
 
+// JavaScript's largest safe integers, which its generators of schemas write down for every integer.
+TEST(Grammar, LimitsOfIntegersAreExact) {
+  const auto matches = [](std::string_view limits, std::string_view number) {
+    return Grammar::from_json_schema(fmt::format(R"({{"type": "integer", {}}})", limits)).matches(number);
+  };
+  const char* safe = R"("minimum": -9007199254740991, "maximum": 9007199254740991)";
+  for (const char* sign : {"", "-"}) {
+    EXPECT_TRUE(matches(safe, std::string(sign) + "9007199254740991"));
+    EXPECT_FALSE(matches(safe, std::string(sign) + "9007199254740992"));
+  }
+  const char* odd = R"("maximum": 9007199254740993)";  // no double
+  EXPECT_TRUE(matches(odd, "9007199254740993"));
+  EXPECT_FALSE(matches(odd, "9007199254740994"));
+  const char* open = R"("exclusiveMinimum": 9999999999999997)";
+  EXPECT_FALSE(matches(open, "9999999999999997"));
+  EXPECT_TRUE(matches(open, "9999999999999998"));
+  EXPECT_TRUE(matches(R"("maximum": 18446744073709551615)", "9999999999999999"));
+  EXPECT_TRUE(matches(R"("maximum": 1e300)", "9999999999999999"));
+}
+
 TEST(Grammar, SchemasThatAreNotKnownAreRefused) {
   const auto refused = [](std::string_view schema, std::initializer_list<std::string_view> parts) {
     SCOPED_TRACE(std::string(schema.substr(0, 80)));

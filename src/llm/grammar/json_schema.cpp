@@ -266,8 +266,11 @@ class Compiler {
         used = lower ? std::ceil(given) : std::floor(given);
         excluded = false;
       }
-      if (std::abs(used) > 9e15) used = std::copysign(1e16, used);  // beyond what numbers have digits for
-      const auto limit = static_cast<std::int64_t>(used);
+      constexpr double beyond = 1e16;  // what numbers have digits for
+      auto limit = static_cast<std::int64_t>(std::clamp(used, -beyond, beyond));
+      // As it is written: above 2^53 not all integers are doubles.
+      if (schema[keyword].is_number_integer() && std::abs(used) < beyond)
+        limit = schema[keyword].get<std::int64_t>();
       auto& side = lower ? result.low : result.high;
       auto& open = lower ? result.above_low : result.below_high;
       const bool tighter = !side || (lower ? limit > *side : limit < *side);
