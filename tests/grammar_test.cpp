@@ -196,6 +196,21 @@ TEST(Grammar, LimitsOfIntegersAreExact) {
   EXPECT_TRUE(matches(R"("maximum": 1e300)", "9999999999999999"));
 }
 
+TEST(Grammar, ReferencesMayBeEscaped) {
+  const auto matches = [](std::string_view name, std::string_view reference) {
+    return Grammar::from_json_schema(
+               fmt::format(R"({{"$defs": {{"{}": {{"const": 1}}}}, "$ref": "#/$defs/{}"}})", name, reference))
+        .matches("1");
+  };
+  EXPECT_TRUE(matches("Partial<A>", "Partial%3CA%3E"));
+  EXPECT_TRUE(matches("a b/c~d", "a%20b~1c~0d"));
+  EXPECT_TRUE(matches("\u00e9", "%C3%A9"));
+  // As it is, from those who do not escape.
+  EXPECT_TRUE(matches("Partial<A>", "Partial<A>"));
+  EXPECT_TRUE(matches("100%", "100%"));
+  EXPECT_TRUE(matches("a%20b", "a%20b"));
+}
+
 TEST(Grammar, SchemasThatAreNotKnownAreRefused) {
   const auto refused = [](std::string_view schema, std::initializer_list<std::string_view> parts) {
     SCOPED_TRACE(std::string(schema.substr(0, 80)));

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 
+#include "base/unicode.h"
 #include "hearth/error.h"
 #include "llm/grammar/json_text.h"
 #include "llm/grammar/pattern.h"
@@ -27,6 +28,18 @@ std::size_t values_in(const Schema& schema) {
   if (schema.is_structured())
     for (const Schema& part : schema) count += values_in(part);
   return count;
+}
+
+// A reference is part of a URI, in which "<" is "%3C".
+std::string unescaped(std::string_view fragment) {
+  std::string text;
+  for (std::size_t i = 0; i < fragment.size();) {
+    std::size_t next = i + 1;
+    const auto byte = fragment[i] == '%' ? unicode::hexadecimal(fragment, next, 2) : std::nullopt;
+    text += byte ? static_cast<char>(*byte) : fragment[i];
+    i = byte ? next : i + 1;
+  }
+  return text;
 }
 
 class Compiler {
@@ -87,11 +100,13 @@ class Compiler {
   const Schema& target(const std::string& reference) const {
     if (!reference.starts_with('#'))
       fail(fmt::format("$ref {}: only references within the schema are known", reference));
-    try {
-      return root_.at(nlohmann::ordered_json::json_pointer(reference.substr(1)));
-    } catch (const nlohmann::json::exception&) {
-      fail(fmt::format("$ref {}: there is no such place", reference));
-    }
+    const std::string fragment = reference.substr(1);
+    for (const std::string& pointer : {fragment, unescaped(fragment)})  // not all who write them escape
+      try {
+        return root_.at(Schema::json_pointer(pointer));
+      } catch (const Schema::exception&) {
+      }
+    fail(fmt::format("$ref {}: there is no such place", reference));
   }
 
   const Schema& resolved(const Schema& schema) const {
