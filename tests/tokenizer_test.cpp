@@ -475,6 +475,29 @@ TEST(Tokenizer, ModelWithConfiguration) {
   EXPECT_EQ(ids, (Ids{ids[0], 561, ids[0], 560}));
 }
 
+// What transformers stops at, whatever it is called: else a model would talk on.
+TEST(Tokenizer, GenerationConfigurationSaysWhereTextsEnd) {
+  TemporaryFolder folder;
+  std::filesystem::copy_file(local + "sp_unigram_bytes.model", folder / "tokenizer.model");
+  folder.put("tokenizer_config.json", R"({"eos_token": {"content": "</s>"}, "added_tokens_decoder":
+    {"560": {"content": "<|turn|>", "special": true}, "561": {"content": "<x>", "special": true}}})");
+  const auto ends = [&](TokenId id) { return Tokenizer::load(folder.path()).ends_generation(id); };
+  const auto eos = Tokenizer::load(folder.path()).special().eos;
+  ASSERT_TRUE(eos);
+  EXPECT_FALSE(ends(560));
+  folder.put("config.json", R"({"eos_token_id": 560})");
+  EXPECT_TRUE(ends(560));
+  EXPECT_TRUE(ends(*eos));
+  folder.put("generation_config.json", R"({"eos_token_id": null})");
+  EXPECT_TRUE(ends(560));
+  // It comes first. An ordinary token is no end, nor one that there is not.
+  folder.put("generation_config.json", R"({"eos_token_id": [2, 561, 100, 99999, -1, "a"]})");
+  EXPECT_TRUE(ends(561));
+  EXPECT_FALSE(ends(560));
+  EXPECT_FALSE(ends(100));
+  EXPECT_EQ(Tokenizer::load(folder.path()).special().eos, eos);
+}
+
 TEST(Tokenizer, IdsAreChecked) {
   SKIP_WITHOUT_LIBRARIES();
   const auto tokenizer = Tokenizer::load(local + "llama_3.json");

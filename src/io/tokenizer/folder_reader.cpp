@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "hearth/error.h"
 #include "io/bytes.h"
+#include "io/tokenizer/end_names.h"
 #include "io/tokenizer/json_document.h"
 #include "io/tokenizer/json_steps.h"
 #include "io/tokenizer/known_pre_tokenisers.h"
@@ -130,6 +131,36 @@ Definition read_model_file(const std::filesystem::path& path) {
   return read_sentencepiece(bytes, path.string());
 }
 
+// Where transformers would stop: an id, or a list, in generation_config.json, else in config.json. Ids of
+// ordinary tokens are left out: configurations have defaults that mean nothing in their vocabulary.
+void add_ends(const std::filesystem::path& folder, Definition& definition) {
+  auto& special = definition.special;
+  const auto add = [&](const nlohmann::json& value) {
+    if (!value.is_number_integer() || value < 0 || value >= definition.tokens.size()) return;
+    const auto id = value.get<TokenId>();
+    const Token& token = definition.tokens[static_cast<std::size_t>(id)];
+    if (token.kind != TokenKind::control && token.kind != TokenKind::user_defined) return;
+    if (id == special.eos || id == special.end_of_turn || std::ranges::count(end_names, token.text) > 0)
+      return;
+    // These are the places that GGUF files have, too.
+    for (auto* place : {&special.eos, &special.end_of_turn, &special.end_of_message})
+      if (!*place) {
+        *place = id;
+        return;
+      }
+  };
+  for (const char* name : {"generation_config.json", "config.json"}) {
+    const auto path = folder / name;
+    if (!std::filesystem::exists(path)) continue;
+    const auto document = parse_json(read_text_file(path), path.string());
+    const auto found = document.find("eos_token_id");
+    if (found == document.end() || found->is_null()) continue;
+    if (!found->is_array()) return add(*found);
+    for (const auto& id : *found) add(id);
+    return;
+  }
+}
+
 }  // namespace
 
 Definition read_folder(const std::filesystem::path& path) {
@@ -157,6 +188,7 @@ Definition read_folder(const std::filesystem::path& path) {
         path.string()));
   }
   if (has_config) apply_config(config, config_path.string(), !complete, definition);
+  add_ends(path, definition);
   return definition;
 }
 

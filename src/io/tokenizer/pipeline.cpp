@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "hearth/error.h"
+#include "io/tokenizer/end_names.h"
 #include "io/tokenizer/utf8.h"
 #include "io/tokenizer/word_cache.h"
 
@@ -78,7 +79,7 @@ void check_ids(const Definition& definition) {
   for (const auto id : definition.suffix) check(id, "last");
 }
 
-// The tokens with which models say that they are done, by the names that are in use.
+// What the files name as the end, and what is one by its name.
 std::vector<TokenId> find_end_tokens(const SpecialTokens& special, const Vocabulary& vocabulary) {
   std::vector<TokenId> ends;
   for (const auto& id : {special.eos, special.end_of_turn, special.end_of_message})
@@ -86,10 +87,7 @@ std::vector<TokenId> find_end_tokens(const SpecialTokens& special, const Vocabul
   const auto add = [&](std::string_view name) {
     if (const auto id = vocabulary.find(name); id && is_searched_for(vocabulary[*id])) ends.push_back(*id);
   };
-  for (const auto* name : {"<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<end_of_turn>", "<|end_of_turn|>",
-                           "<|endoftext|>", "<|end_of_text|>", "<|return|>", "<|call|>", "<end_of_utterance>",
-                           "<EOT>", "<\uff5cend\u2581of\u2581sentence\uff5c>"})
-    add(name);
+  for (const auto name : end_names) add(name);
   // Where messages end with it and turns with <|return|> or <|call|>, it is no end.
   if (!vocabulary.find("<|return|>") || !vocabulary.find("<|call|>")) add("<|end|>");
   return ends;
