@@ -458,6 +458,17 @@ TEST(Serve, StopsInTheMiddleOfAnAnswer) {
   whole.join();
 }
 
+// As every library for HTTP keeps them.
+TEST(Serve, StopsAtOnceWhereConnectionsAreIdle) {
+  Serving serving;
+  httplib::Client idle = serving.client();
+  idle.set_keep_alive(true);
+  ASSERT_TRUE(idle.Get("/health"));
+  const auto before = std::chrono::steady_clock::now();
+  EXPECT_EQ(serving.stop(SIGINT), 0);
+  EXPECT_LT(std::chrono::steady_clock::now() - before, 3s);
+}
+
 TEST(Serve, SaysThatAPortIsTaken) {
   const Serving serving;
   const std::string text = serving.log();

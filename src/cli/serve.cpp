@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <httplib.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -115,18 +116,43 @@ class Answer {
   bool abandoned_ = false;
 };
 
+// All that this process has open; nothing where the system does not say.
+std::vector<int> open_descriptors() {
+  std::vector<int> numbers;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", ignored)) {
+    const std::string name = entry.path().filename().string();
+    int number = -1;
+    std::from_chars(name.data(), name.data() + name.size(), number);
+    numbers.push_back(number);
+  }
+  return numbers;
+}
+
+// Clients keep connections open that they may need again, and cpp-httplib waits for what they say next: it
+// hears that there is nothing more. What is being written goes on.
+void stop_listening_to_clients(int port) {
+  const auto port_of = [](const sockaddr_storage& address) {
+    if (address.ss_family == AF_INET) return ntohs(reinterpret_cast<const sockaddr_in&>(address).sin_port);
+    if (address.ss_family == AF_INET6) return ntohs(reinterpret_cast<const sockaddr_in6&>(address).sin6_port);
+    return in_port_t{0};
+  };
+  for (const int number : open_descriptors()) {
+    sockaddr_storage own{}, other{};
+    socklen_t own_size = sizeof own, other_size = sizeof other;
+    if (getsockname(number, reinterpret_cast<sockaddr*>(&own), &own_size) == 0 && port_of(own) == port &&
+        getpeername(number, reinterpret_cast<sockaddr*>(&other), &other_size) == 0)
+      shutdown(number, SHUT_RD);
+  }
+}
+
 // The connection that a request came by. cpp-httplib does not say which it is: the one whose other end has
 // the client's address.
 class Connection {
  public:
   explicit Connection(const httplib::Request& request) {
-    std::error_code ignored;
-    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", ignored)) {
-      const std::string name = entry.path().filename().string();
-      int number = -1;
-      std::from_chars(name.data(), name.data() + name.size(), number);
+    for (const int number : open_descriptors())
       if (leads_to(number, request)) socket_ = number;
-    }
   }
 
   // False when the client has closed it; true where that cannot be told.
@@ -223,6 +249,11 @@ class Server {
     stopping_ = true;
     batcher_.stop();
     server_.stop();
+    // Answers have a moment to come to their ends.
+    for (int i = 0; listening; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      if (i >= 10) stop_listening_to_clients(port_);
+    }
     listener.join();
     if (!stopped) throw Error("the server has ended by itself");
     return success;
