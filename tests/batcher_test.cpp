@@ -170,6 +170,31 @@ TEST(Batcher, GrammarsAndStopsHoldForTheirOwnRequests) {
   EXPECT_EQ(plain->wait().tokens.size(), 10u);
 }
 
+// As for JSON behind thoughts. The mark may be part of a token, and of several.
+TEST(Batcher, GrammarsMayHoldOnlyAfterAMark) {
+  const Model model = storyteller(2);
+  Batcher batcher(model);
+  const Model alone = storyteller(1);
+  Session session(alone);
+  const auto prompt = tokens_of(model, "Once upon a time");
+  for (const std::string mark : {"e", "her", " there", "there was", "ere was a"}) {
+    GenerateOptions options = greedy(60);
+    options.grammar = Grammar::parse("root ::= [a-z ]{0,9} [0-9]{4}");
+    options.grammar_after = mark;
+    for (const GenerateResult& result :
+         {session.generate(prompt, options), Asked::submit(batcher, prompt, options)->wait()}) {
+      EXPECT_EQ(result.reason, FinishReason::end) << result.text;
+      const auto at = result.text.find(mark);
+      ASSERT_NE(at, std::string::npos) << result.text;
+      EXPECT_TRUE(options.grammar->matches(result.text.substr(at + mark.size()))) << result.text;
+    }
+  }
+  GenerateOptions never = greedy(20);
+  never.grammar = Grammar::parse("root ::= [0-9]");
+  never.grammar_after = "what does not come";
+  EXPECT_EQ(session.generate(prompt, never).tokens.size(), 20u);
+}
+
 // Enough for several threads to choose tokens; those with a grammar, with probabilities, and those whose
 // texts end meanwhile. Scores may stay where they are.
 void many_choose_at_once(bool scores_stay) {

@@ -491,6 +491,9 @@ TEST(OpenAi, TellsThoughtsApart) {
   check(call, "Hello", "", "Hello");
   const Call begun = interface.chat(R"({"messages": [{"role": "user", "content": "hi <think>"}]})");
   EXPECT_TRUE(begun.begins_with_thoughts);
+  // What must look like something is what is said, not what is thought.
+  EXPECT_EQ(begun.options.grammar_after, "</think>");
+  EXPECT_EQ(call.options.grammar_after, "");
   check(begun, "Well.</think>Hello", "Well.", "Hello");
   call = interface.chat(with_tools);
   call.format = AnswerFormat::channels;

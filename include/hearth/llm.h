@@ -187,6 +187,7 @@ struct GenerateOptions {
   std::int64_t best_log_probabilities = -1;  // of each token, of so many of the best ones, too; -1: none
   bool score_prompt = false;                 // the same of the prompt's tokens, all of which are computed
   std::optional<Grammar> grammar = {};       // what the text must look like
+  std::string grammar_after = {};            // only what follows this, the end of thoughts, say; empty: all
   // When the context is full: -1, stop; else keep that many tokens of the beginning, drop the older half of
   // the others, and go on.
   std::int64_t keep = -1;

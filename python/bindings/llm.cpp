@@ -73,6 +73,7 @@ GenerateOptions options_of(const nb::dict& given) {
   options.read("ignore_end", generate.ignore_end);
   options.read("special_text", generate.special_text);
   options.read("grammar", generate.grammar);
+  options.read("grammar_after", generate.grammar_after);
   options.read("logprobs", generate.best_log_probabilities);
   options.read("temperature", sampling.temperature);
   options.read("top_k", sampling.top_k);
@@ -265,6 +266,8 @@ void bind_llm(nb::module_& parent) {
           },
           "tokenizer"_a, "chat_template"_a, "prompt"_a)
       .def_prop_ro("special_text", &AnswerReader::wants_special_text)
+      .def_prop_ro("end_of_thoughts",
+                   [](const AnswerReader& self) { return std::string(self.end_of_thoughts()); })
       .def(
           "add",
           [](AnswerReader& self, const std::string& piece) {

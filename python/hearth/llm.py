@@ -18,6 +18,7 @@ Options of generate() and stream(); include/hearth/llm.h says more of each:
     logit_bias          {token: number}, added to scores; -inf: never
     seed                of the random numbers; 0: a new one each time
     grammar             a Grammar, or its rules (GBNF), that the text follows
+    grammar_after       only what follows this is held to it; "": all
     json_schema         a schema (dictionary or text) that the text, which is JSON, is valid by; {}: any JSON
     logprobs            log-probabilities of each token, and of so many of the most likely ones
     draft               a faster model with the same tokens, which guesses ahead
@@ -274,7 +275,7 @@ class Chat:
             self.messages.pop()
             raise
         reader = _llm.AnswerReader(self._model.tokenizer, self._template or self._model.chat_template, prompt)
-        options = {**self._options, **options}
+        options = {"grammar_after": reader.end_of_thoughts, **self._options, **options}
         if reader.special_text:
             options["special_text"] = True
         return prompt, options, reader

@@ -97,6 +97,9 @@ def test_chat(model):
     thinking = model.chat(template=TEMPLATE + "<think>{# </think> #}", max_tokens=4, temperature=0)
     assert thinking.send("Hello") == "" and thinking.messages[-1]["reasoning_content"]
     assert "".join(thinking.stream("More")) == "" and thinking.messages[-1]["reasoning_content"]
+    # A grammar is for what is said, behind the thoughts.
+    thinking.send("Hello", grammar='root ::= "x"')
+    assert thinking.messages[-1]["reasoning_content"] != "x"
     with pytest.raises(ht.TemplateError) as error:
         model.render_chat([], template="{{ nothing.x.y }}")
     assert error.value.line == 1

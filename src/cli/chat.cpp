@@ -119,6 +119,7 @@ class Conversation {
     const train::InterruptGuard interrupt(true, "");
     llm::AnswerReader reader(format_, llm::begins_with_thoughts(model_.tokenizer(), tokens, format_));
     generate_.special_text = reader.wants_special_text();
+    generate_.grammar_after = reader.end_of_thoughts();
     std::string thoughts, text;
     const auto show = [&](const llm::AnswerParts& parts) {
       static const bool dims = isatty(STDOUT_FILENO) == 1;

@@ -47,6 +47,10 @@ bool begins_with_thoughts(const Tokenizer& tokenizer, std::span<const TokenId> p
 AnswerReader::AnswerReader(AnswerFormat format, bool begins_with_thoughts)
     : format_(format), state_(begins_with_thoughts ? State::thoughts : State::beginning) {}
 
+std::string_view AnswerReader::end_of_thoughts() const {
+  return format_ == AnswerFormat::think && state_ == State::thoughts ? think_end : std::string_view();
+}
+
 AnswerParts AnswerReader::add(std::string_view piece) {
   AnswerParts parts;
   kept_ += piece;

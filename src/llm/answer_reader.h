@@ -33,6 +33,9 @@ class AnswerReader {
  public:
   explicit AnswerReader(AnswerFormat format, bool begins_with_thoughts = false);
   bool wants_special_text() const { return format_ == AnswerFormat::channels; }
+  // What ends the thoughts that have begun: a grammar is for what the model says after it. Empty where none
+  // have.
+  std::string_view end_of_thoughts() const;
 
   // What has become certain with this piece.
   AnswerParts add(std::string_view piece);

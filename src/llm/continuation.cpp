@@ -41,6 +41,7 @@ Continuation::Continuation(const Tokenizer& tokenizer, std::span<const TokenId> 
     : tokenizer_(tokenizer),
       options_(options),
       mask_(mask),
+      is_free_(mask != nullptr && !options.grammar_after.empty()),
       each_(std::move(each)),
       sampler_(options.sampling),
       decoder_(tokenizer, {.skip_special = !options.special_text}),
@@ -54,16 +55,20 @@ Continuation::Continuation(const Tokenizer& tokenizer, std::span<const TokenId> 
 std::optional<TokenId> Continuation::advance(std::span<const float> scores) {
   if (has_all()) return end(FinishReason::length);
   const TokenId token = prepared_ ? *std::exchange(prepared_, std::nullopt) : choose(scores);
-  if (tokenizer_.ends_generation(token) && (!options_.ignore_end || mask_)) return end(FinishReason::end);
-  if (mask_) mask_->push(token);
+  if (tokenizer_.ends_generation(token) && (!options_.ignore_end || holding())) return end(FinishReason::end);
+  const std::string piece = decoder_.push(token);
+  if (is_free_)
+    look_for_mark(piece);
+  else if (mask_)
+    mask_->push(token);
   result_.tokens.push_back(token);
   const LogProbabilities* own = nullptr;
   if (options_.best_log_probabilities >= 0)
     own = &result_.log_probabilities.emplace_back(
         log_probabilities(scores, token, static_cast<std::size_t>(options_.best_log_probabilities)));
-  if (!give({token, stops_.push(decoder_.push(token)), own})) return end(FinishReason::cancelled);
+  if (!give({token, stops_.push(piece), own})) return end(FinishReason::cancelled);
   if (stops_.found()) return end(FinishReason::stop);
-  if (mask_ && mask_->complete()) return end(FinishReason::end);
+  if (holding() && mask_->complete()) return end(FinishReason::end);
   return token;
 }
 
@@ -83,7 +88,7 @@ void Continuation::prepare(std::span<const float> scores) noexcept {
 }
 
 Sampler* Continuation::chooser() {
-  return mask_ != nullptr || options_.best_log_probabilities >= 0 || has_all() ? nullptr : &sampler_;
+  return holding() != nullptr || options_.best_log_probabilities >= 0 || has_all() ? nullptr : &sampler_;
 }
 
 bool Continuation::has_all() const {
@@ -98,10 +103,24 @@ void Continuation::finish() {
 }
 
 TokenId Continuation::choose(std::span<const float> scores) {
-  if (!mask_) return sampler_.choose(scores);
+  if (!holding()) return sampler_.choose(scores);
   std::vector<float> masked(scores.begin(), scores.end());
   mask_->apply(masked);
   return sampler_.choose(masked);
+}
+
+void Continuation::look_for_mark(std::string_view piece) {
+  const std::string& mark = options_.grammar_after;
+  free_ += piece;
+  const auto at = free_.find(mark);
+  if (at == std::string::npos) {
+    if (free_.size() >= mark.size()) free_.erase(0, free_.size() - mark.size() + 1);
+    return;
+  }
+  is_free_ = false;
+  // White space behind it, where a token has both, is no part of what follows.
+  const auto first = free_.find_first_not_of(" \t\r\n", at + mark.size());
+  if (first != std::string::npos) mask_->push(std::string_view(free_).substr(first));
 }
 
 bool Continuation::give(const Generated& next) {

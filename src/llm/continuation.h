@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "hearth/llm.h"
@@ -49,6 +50,9 @@ class Continuation {
   GenerateResult& result() { return result_; }
 
  private:
+  // That of the grammar, where it holds for what comes next.
+  grammar::TokenMask* holding() const { return is_free_ ? nullptr : mask_; }
+  void look_for_mark(std::string_view piece);
   TokenId choose(std::span<const float> scores);
   bool give(const Generated& next);
   std::optional<TokenId> end(FinishReason reason);
@@ -56,6 +60,8 @@ class Continuation {
   const Tokenizer& tokenizer_;
   const GenerateOptions& options_;
   grammar::TokenMask* mask_;
+  bool is_free_;      // of the grammar, until its mark comes
+  std::string free_;  // the end of the text so far, while it is
   Each each_;
   Sampler sampler_;
   StreamDecoder decoder_;

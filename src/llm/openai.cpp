@@ -423,6 +423,7 @@ Call Interface::call(const Json& body, bool chat) const {
     call.format = format_;
     call.begins_with_thoughts = begins_with_thoughts(model_.tokenizer(), call.prompts.back(), format_);
     options.special_text = format_ == AnswerFormat::channels;
+    options.grammar_after = AnswerReader(format_, call.begins_with_thoughts).end_of_thoughts();
   } else
     call.prompts = text_prompts(body, "prompt");
   check_lengths(call, model_.context() - 1, chat ? "messages" : "prompt");

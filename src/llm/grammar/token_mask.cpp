@@ -121,10 +121,12 @@ void TokenMask::apply(std::span<float> scores) {
       scores[i] = -std::numeric_limits<float>::infinity();
 }
 
-void TokenMask::push(TokenId token) {
+void TokenMask::push(TokenId token) { push(tokenizer_.bytes(token)); }
+
+void TokenMask::push(std::string_view text) {
   matcher_.allow_work(most_work);
-  const Place next = matcher_.step(place_, tokenizer_.bytes(token));
-  if (next == nowhere) throw Error(fmt::format("[grammar] token {} may not come here", token));
+  const Place next = matcher_.step(place_, text);
+  if (next == nowhere) throw Error(fmt::format("[grammar] '{}' may not come here", text));
   place_ = next;
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -28,6 +29,7 @@ class TokenMask {
   void apply(std::span<float> scores);
   // Throws Error for a token that may not come.
   void push(TokenId token);
+  void push(std::string_view text);
   // The text is whole, and nothing can follow.
   bool complete() const;
 
