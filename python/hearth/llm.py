@@ -314,8 +314,13 @@ class Chat:
                     yield text
             if text := take(reader.finish()):
                 yield text
-        finally:
+        except Exception:
+            self.messages.pop()
+            raise
+        except BaseException:  # nobody listens any more
             self._said(thoughts, answer)
+            raise
+        self._said(thoughts, answer)
 
 
 def load(path, device=None, context=0, cache_dtype="float16", sequences=1, progress=None, gpu_layers=-1):

@@ -100,6 +100,16 @@ def test_chat(model):
     # A grammar is for what is said, behind the thoughts.
     thinking.send("Hello", grammar='root ::= "x"')
     assert thinking.messages[-1]["reasoning_content"] != "x"
+    # What cannot be answered is no part of the conversation; what was said until nobody listened any more is.
+    before = list(chat.messages)
+    for ask in (chat.send, lambda message: list(chat.stream(message))):
+        with pytest.raises(ht.ValueError):
+            ask("word " * 5000)
+        assert chat.messages == before
+    pieces = chat.stream("More")
+    first = next(pieces)
+    pieces.close()
+    assert chat.messages[:-2] == before and chat.messages[-1] == {"role": "assistant", "content": first}
     with pytest.raises(ht.TemplateError) as error:
         model.render_chat([], template="{{ nothing.x.y }}")
     assert error.value.line == 1
