@@ -1,6 +1,8 @@
 // hiprtc: options, logs, names, headers, and both ways of finding HIP's declarations.
+#include <cerrno>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "hip_library.h"
@@ -273,6 +275,34 @@ TEST_F(HipRtc, NoTemporaryFilesStay) {
   rtc().hiprtcDestroyProgram(&program);
   unsetenv("TMPDIR");
   EXPECT_TRUE(std::filesystem::is_empty(folder));
+  std::filesystem::remove_all(folder);
+}
+
+TEST_F(HipRtc, LeavesNoChild) {
+  EXPECT_FALSE(compile("extern \"C\" __global__ void k() {}").empty());
+  EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);
+  EXPECT_EQ(errno, ECHILD);
+}
+
+TEST_F(HipRtc, AForkedChildCompiles) {
+  EXPECT_FALSE(compile("extern \"C\" __global__ void k() {}").empty());
+  const pid_t child = fork();
+  if (child == 0) _exit(compile("extern \"C\" __global__ void in_child() {}").empty() ? 1 : 0);
+  EXPECT_FALSE(compile("extern \"C\" __global__ void in_parent() {}").empty());
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+TEST_F(HipRtc, TheCompilerMayBeAScript) {
+  char folder[] = "/tmp/hip_rtc_XXXXXX";
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  const std::filesystem::path script = std::filesystem::path(folder) / "compiler";
+  std::ofstream(script) << "#!/bin/sh\nexec clang++-19 \"$@\"\n";
+  std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+  setenv("HIPEMU_CLANG", script.c_str(), 1);
+  for (int i = 0; i < 2; ++i) EXPECT_FALSE(compile("extern \"C\" __global__ void k() {}").empty());
+  unsetenv("HIPEMU_CLANG");
   std::filesystem::remove_all(folder);
 }
 

@@ -17,6 +17,8 @@
 #include <stdexcept>
 #include <system_error>
 
+#include "hip/fork_server.h"
+
 extern char** environ;
 
 namespace hipemu::hip {
@@ -134,7 +136,9 @@ CompilerRun run(const std::string& program, const fs::path& folder,
                 const std::vector<std::string>& arguments) {
   CompilerRun result;
   try {
-    result.success = spawn_and_read(program, folder, arguments, result.log) == 0;
+    std::optional<int> status = run_fork(program, folder, arguments, result.log);
+    if (!status) status = spawn_and_read(program, folder, arguments, result.log);
+    result.success = *status == 0;
   } catch (const std::system_error& error) {
     result.log = fmt::format("hipemu: cannot run {}: {}\n", program, error.what());
   }
