@@ -225,6 +225,32 @@ TEST_F(ModelFiles, FilesWithoutAnEmbeddingAreQuantised) {
   EXPECT_EQ(GgufFile(folder / "out.gguf").type_name("blk.0.attn_q.weight"), "Q8_0");
 }
 
+// For other programs: with other tensors, or integers in those of the usual names.
+TEST_F(ModelFiles, FoldersThatAreQuantisedOtherwiseAreRefused) {
+  const TemporaryFolder folder;
+  write_folder(folder, "llama");
+  auto config = nlohmann::json::parse(read_text_file(folder / "config.json"));
+  const auto with = [&](const nlohmann::json& quantised) {
+    config["quantization_config"] = quantised;
+    folder.put("config.json", config.dump());
+  };
+  with({{"quant_method", "gptq"}, {"bits", 4}});
+  expect_error<FormatError>([&] { open_model(folder.path()); }, {"config.json", "gptq", "GGUF"});
+  with({{"load_in_8bit", true}});
+  expect_error<FormatError>([&] { open_model(folder.path()); }, {"config.json", "quantised"});
+  with(nullptr);
+  EXPECT_NO_THROW(open_model(folder.path()));
+}
+
+TEST_F(ModelFiles, WeightsOfPyTorchAreNamed) {
+  const TemporaryFolder folder;
+  write_folder(folder, "llama");
+  std::filesystem::rename(folder / "model.safetensors", folder / "elsewhere");
+  expect_error<FileError>([&] { open_model(folder.path()); }, {"model.safetensors"});
+  folder.put("pytorch_model.bin", "PK");
+  expect_error<FormatError>([&] { open_model(folder.path()); }, {"pytorch_model.bin", "safetensors"});
+}
+
 // As deep as takes the whole stack when it is copied.
 TEST_F(ModelFiles, NestingWithoutEndIsRefused) {
   const TemporaryFolder folder;

@@ -24,6 +24,18 @@ nlohmann::json read_json(const std::filesystem::path& path) {
   return json;
 }
 
+// What was quantised for other programs has other tensors, or integers in those of the usual names. GPT-OSS
+// comes in MXFP4.
+void check_quantisation(const nlohmann::json& json, const std::filesystem::path& path) {
+  const auto found = json.find("quantization_config");
+  if (found == json.end() || found->is_null()) return;
+  const nlohmann::json method = found->is_object() ? found->value("quant_method", nlohmann::json()) : *found;
+  if (method != "mxfp4")
+    refuse(path,
+           fmt::format("weights that are quantised ({}) cannot be read; the original can, and GGUF files",
+                       method.is_string() ? method.get<std::string>() : "quantization_config"));
+}
+
 // In a file of its own, or in tokenizer_config.json as a text or as a list of named ones.
 std::string read_chat_template(const std::filesystem::path& folder) {
   if (std::filesystem::exists(folder / "chat_template.jinja"))
@@ -154,6 +166,13 @@ struct Shards {
       for (const auto& [name, unused] : names) paths.push_back(folder / name);
     } else {
       paths.push_back(folder / "model.safetensors");
+      if (!std::filesystem::exists(paths[0]))
+        for (const char* name : {"pytorch_model.bin", "pytorch_model.bin.index.json"})
+          if (std::filesystem::exists(folder / name))
+            refuse(folder,
+                   fmt::format("the weights are in {}; transformers can save them as safetensors, which "
+                               "can be read",
+                               name));
     }
     for (const auto& path : paths) {
       files.emplace_back(path);
@@ -280,6 +299,7 @@ ModelFile open_folder_model(const std::filesystem::path& path) {
   const auto config_path = path / "config.json";
   const auto json = read_json(config_path);
   const Architecture& architecture = folder_architecture(json, config_path);
+  check_quantisation(json, config_path);
   ModelFile model;
   model.path = path;
   model.config = read_folder_config(json, architecture, config_path);
