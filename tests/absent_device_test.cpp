@@ -124,6 +124,38 @@ TEST(AbsentDevice, WeightsAreNotConvertedAheadWhereMemoryIsShort) {
   set_config(before);
 }
 
+// By the step before, where kernels start early; not of several rows, nor where x is not f32, nor where runs
+// of results would leave blocks without work.
+TEST(AbsentDevice, ARowIsRoundedAhead) {
+  const auto rounds = [](const char* architecture, std::int64_t rows, std::int64_t size, DType dtype) {
+    const Absent absent(architecture);
+    const Tensor first = quantise(given({size, size}), DType::q4_k),
+                 second = quantise(given({size, size}), DType::q4_0);
+    eval({first, second});
+    const Tensor norm = given({size});
+    norm.eval();
+    const Tensor x = given({rows, size}, dtype);
+    const Tensor y = quantised_matmul(rms_norm(quantised_matmul(x, first), norm.to(dtype), 1e-5), second);
+    const bool found = explain({y}).find("rounding ahead: 1 operands") != std::string::npos;
+    y.eval();
+    const auto kernels = absent.gpu().kernels();
+    const auto has = [&](const char* text) {
+      return std::any_of(kernels.begin(), kernels.end(), [&](const NotedKernel& kernel) {
+        return kernel.source.text.find(text) != std::string::npos;
+      });
+    };
+    EXPECT_EQ(has("rounded::give<"), found);
+    EXPECT_EQ(has("streamed::take_rows<quantised::q4_0"), found);
+    return found;
+  };
+  EXPECT_TRUE(rounds("sm_90", 1, 4096, DType::f32));
+  EXPECT_FALSE(rounds("sm_90", 4, 4096, DType::f32));
+  EXPECT_FALSE(rounds("sm_90", 1, 2048, DType::f32));
+  EXPECT_FALSE(rounds("sm_90", 1, 4096, DType::bf16));
+  EXPECT_FALSE(rounds("sm_80", 1, 4096, DType::f32));
+  EXPECT_FALSE(rounds("gfx1100", 1, 4096, DType::f32));
+}
+
 TEST(AbsentDevice, AKernelIsNotedOnceWithItsLargestLaunch) {
   const Absent absent("gfx1100");
   const Tensor q = given({1, 4, 64, 64}, DType::f16), k = given({1, 4, 64, 64}, DType::f16);

@@ -71,8 +71,8 @@ class GpuStreamedProducts : public GpuComparison {
     for (const std::size_t size : gpu::plane_sizes(format)) planes += fmt::format(", {}", size);
     const int pairs = storage_bytes(format, 2048) <= 1280 ? 2 : 1;
     return text(
-        fmt::format("streamed::BlockPortions<quantised::{}, {}, {}, {}, {}{}>", dtype_name(format), most_rows,
-                    pairing, threads, pairs, planes),
+        fmt::format("streamed::BlockPortions<quantised::{}, {}, {}, {}, {}, false, 1{}>", dtype_name(format),
+                    most_rows, pairing, threads, pairs, planes),
         "u8* const q = held;\n"
         "  Rounding* const roundings = reinterpret_cast<Rounding*>(q + rows * depth);\n"
         "  const Blocks blocks{data, count};\n"

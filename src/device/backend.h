@@ -153,6 +153,14 @@ class Backend {
     return std::nullopt;
   }
 
+  // How many neighbours share a scale where the step of a product had better be given its first operand, dense
+  // rows, rounded by the step that computes it (RoundedRows); nothing if not.
+  virtual std::optional<std::uint32_t> rounds_rows(const Step& writer, const Step& product) const {
+    (void)writer;
+    (void)product;
+    return std::nullopt;
+  }
+
   // The type of numbers that the step of a product makes of its weights before it multiplies, if it does and
   // if another product's step, given such numbers, had better make them on the side (Step::converts).
   virtual std::optional<DType> converts_weights(const Step& product) const {

@@ -80,6 +80,15 @@ struct AttentionGradients {
   std::optional<RopeAttributes> rope;
 };
 
+// Rows that a step rounds to bytes for the product behind it (Backend::rounds_rows): its first output, which
+// is stored as always; the last one is the bytes and, behind them, two numbers for each `run` neighbours
+// (Note in gpu/kernels/rounded_rows.h). `weighted`: the product goes through a norm. Each number is
+// multiplied with one of the step's last input first, the norm's weight.
+struct RoundedRows {
+  std::uint32_t run = 0;
+  bool weighted = false;
+};
+
 // One kernel's worth of work.
 //
 //   elementwise  for every index of `domain`: evaluate the expression, store outputs[k]. Inputs are laid out
@@ -100,6 +109,8 @@ struct AttentionGradients {
 //   quantised_matmul      likewise, and of a norm of x where Backend::takes_norm() said so. Or, if `stored`,
 //   what
 //                becomes of queries, keys and values: see StoredHeads.
+//                Of x there may be but what an earlier step has made of it (RoundedRows), with `x_run`
+//                neighbours that share a scale; its layout says what it was.
 //                If `converts`, its last input is the weights of a later step, and its last output the same
 //                weights as dense numbers: nothing else here has to do with them.
 //   layer_norm, rms_norm  the operation; the result is that of the expression's cast where it has one.
@@ -123,6 +134,8 @@ struct Step {
   std::optional<TurnedHeads> turned;
   std::optional<double> normed;
   bool converts = false;
+  std::optional<RoundedRows> rounds;                      // of a quantised_matmul or cached_attention
+  std::uint32_t x_run = 0;                                // of a quantised_matmul; 0: x is there as it is
   std::optional<TurnedParts> turned_parts;                // of a concat
   std::optional<AttentionGradients> attention_gradients;  // of a concat
   std::uint32_t steady = 0;  // a bit for each input that is a leaf which no step of the plan writes to

@@ -153,6 +153,9 @@ class GpuBackend final : public Backend {
   std::optional<DType> converts_weights(const Step& product) const override {
     return gpu::converts_weights(gpu_, product);
   }
+  std::optional<std::uint32_t> rounds_rows(const Step& writer, const Step& product) const override {
+    return few_rows_rounded_by(gpu_, product, writer);
+  }
   bool stores_heads(const Step& product, const Step& store, const StoredHeads& heads) const override {
     return few_rows_store_heads(gpu_, product, store, heads) ||
            group_rows_store_heads(gpu_, product, store, heads);

@@ -5,10 +5,15 @@
 namespace hearth::gpu {
 namespace {
 
-// The product alone: without a norm before it, and with a result for each pair of columns where those are
-// stored.
+// The product alone: without a norm before it and what is rounded behind it, and with a result for each pair
+// of columns where those are stored.
 Step bare(const Step& step) {
   Step plain = step;
+  if (step.rounds) {
+    plain.outputs.pop_back();
+    if (step.rounds->weighted) plain.inputs.pop_back();
+    plain.rounds.reset();
+  }
   if (norm_of(step) != nullptr) {
     plain.inputs.pop_back();
     plain.attributes = {};
@@ -50,10 +55,11 @@ bool norm_fits(const Step& product, const Step& norm) {
 BlockProduct::BlockProduct(GpuDevice& device, const Step& step)
     : MatmulKernel(device, as_matmul(bare(step))),
       format_(step.inputs[1].dtype),
-      finish_(product_),
+      finish_(product_, step.rounds.has_value()),
+      rounds_(step.rounds),
       steady_weights_((step.steady & 2) != 0),
       blocks_(blocks_of(step.inputs[1])),
-      inputs_(step.inputs.size()) {
+      inputs_(step.inputs.size() - (rounds_ && rounds_->weighted ? 1 : 0)) {
   if (step.stored) stored_.emplace(device, step);
   if (const NormAttributes* norm = norm_of(step)) epsilon_ = static_cast<float>(norm->epsilon);
 }

@@ -2,6 +2,7 @@
 // depth)), with the expression that follows.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -32,6 +33,11 @@ class BlockProduct : public MatmulKernel {
   void add_norm(Arguments& values, const KernelArguments& arguments) const;
   const void* norm_weight(const KernelArguments& arguments) const { return arguments.inputs[inputs_ - 1]; }
 
+  // Of rows that are rounded for the next product: the weight of its norm, or null.
+  const void* rounded_weight(const KernelArguments& arguments) const {
+    return rounds_ && rounds_->weighted ? arguments.inputs[inputs_] : nullptr;
+  }
+
   // What follows the product: heads that are stored, or the expression's outputs and further inputs. They are
   // the kernel's last parameters; arguments live as long as an Ending.
   struct Ending {
@@ -47,12 +53,13 @@ class BlockProduct : public MatmulKernel {
   DType format_;
   FinishText finish_;
   std::optional<HeadStore> stored_;
-  std::optional<float> epsilon_;  // of the norm, where x goes through one
-  bool steady_weights_;           // nothing in the plan writes them
+  std::optional<RoundedRows> rounds_;  // its result
+  std::optional<float> epsilon_;       // of the norm, where x goes through one
+  bool steady_weights_;                // nothing in the plan writes them
 
  private:
   std::uint64_t blocks_;
-  std::size_t inputs_;  // of the step
+  std::size_t inputs_;  // of the step, but for the rounded rows' weight
 };
 
 // ---- few rows (few_rows.cpp)
@@ -63,6 +70,9 @@ bool few_rows_take_halves(const GpuDevice& device, const Step& product);
 bool few_rows_take_norm(const GpuDevice& device, const Step& product);
 bool few_rows_store_heads(const GpuDevice& device, const Step& product, const Step& store,
                           const StoredHeads& heads);
+// Backend::rounds_rows, for these products.
+std::optional<std::uint32_t> few_rows_rounded_by(const GpuDevice& device, const Step& product,
+                                                 const Step& writer);
 // Whether there is a kernel for it: not for weights in 16 bits that make_matmul() is to multiply.
 bool few_rows_fit(const GpuDevice& device, const Step& product);
 std::unique_ptr<Kernel> make_few_rows(GpuDevice& device, const Step& step);

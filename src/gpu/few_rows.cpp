@@ -12,6 +12,7 @@
 
 #include "gpu/block_planes.h"
 #include "gpu/block_product.h"
+#include "gpu/kernels.h"
 
 namespace hearth::gpu {
 namespace {
@@ -25,10 +26,10 @@ bool heavy(DType format) { return format == DType::q3_k || format == DType::q5_k
 // Formats with a scale for 32 neighbours, whose pairs are those (one_rounding in kernels/quantised.h).
 bool scales_neighbours(DType format) { return block_elements(format) == 32 || format == DType::iq4_xs; }
 
-// Bytes of x as the kernels hold it: bytes and a Rounding for each 32 or 16, or f32.
-std::size_t held_bytes(DType format, std::int64_t rows, std::int64_t depth) {
+// Bytes of x as the kernels hold it: bytes and a Rounding for each 32 or 16, or f32. x_run: as Step's.
+std::size_t held_bytes(DType format, std::int64_t rows, std::int64_t depth, std::uint32_t x_run = 0) {
   if (!is_quantised(format)) return static_cast<std::size_t>(rows * depth) * 4;
-  const std::int64_t each = scales_neighbours(format) ? 32 : 16;
+  const std::int64_t each = scales_neighbours(format) && x_run != 16 ? 32 : 16;
   return static_cast<std::size_t>(rows * depth / each) * (static_cast<std::size_t>(each) + rounding_bytes);
 }
 bool rounds_in_block(DType format, std::int64_t rows, std::int64_t depth) {
@@ -76,18 +77,20 @@ int shared_of_block(const GpuDevice& device) {
 constexpr int streamed_columns = 2;  // of a wave at a time
 
 // How many slots a wave can have; 0: too few for it to be worthwhile.
-int most_slots(const GpuDevice& device, DType format, std::int64_t rows, std::int64_t depth) {
+int most_slots(const GpuDevice& device, DType format, std::int64_t rows, std::int64_t depth,
+               std::uint32_t x_run) {
   constexpr std::int64_t least = 2, most = 8;
   if (!device.target().early_start || device.wave_size() != 32 || !portions_fit(format, depth)) return 0;
   const auto waves = static_cast<std::int64_t>(threads) / device.wave_size();
-  const auto left = shared_of_block(device) - static_cast<std::int64_t>(held_bytes(format, rows, depth));
+  const auto left =
+      shared_of_block(device) - static_cast<std::int64_t>(held_bytes(format, rows, depth, x_run));
   const std::int64_t slots = left / (waves * streamed_columns * portion_bytes(format));
   return slots < least ? 0 : static_cast<int>(std::min(slots, most));
 }
 
 // ---- the division of a product
 
-FewTile tile_of(const GpuDevice& device, const Layout& x, const Layout& weight) {
+FewTile tile_of(const GpuDevice& device, const Layout& x, const Layout& weight, std::uint32_t x_run = 0) {
   const std::int64_t rows = x.shape[0], depth = x.shape[1];
   FewTile tile;
   tile.rows = static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(rows)));
@@ -100,11 +103,26 @@ FewTile tile_of(const GpuDevice& device, const Layout& x, const Layout& weight) 
       !is_quantised(weight.dtype) || (rounds_in_block(weight.dtype, rows, depth) &&
                                       element_count(weight.shape) / block_elements(weight.dtype) <=
                                           std::numeric_limits<std::uint32_t>::max());
-  if (streams) tile.slots = most_slots(device, weight.dtype, rows, depth);
+  if (streams) tile.slots = most_slots(device, weight.dtype, rows, depth, x_run);
   if (tile.slots > 0) tile.columns = streamed_columns;
   tile.rounds_in_block = tile.slots > 0 || rounds_in_block(weight.dtype, rows, depth);
   return tile;
 }
+
+// The columns of the result are divided among blocks: runs of `together` neighbours.
+struct Division {
+  unsigned blocks;
+  std::int64_t columns;  // of a block at most
+};
+Division divide(const GpuDevice& device, std::int64_t columns, std::int64_t together) {
+  // Blocks stay, so that x is rounded as seldom as can be; two of them on AMD's compute units, which have
+  // registers for both.
+  const auto most = static_cast<std::int64_t>(device.compute_units()) * (device.target().amd ? 2 : 1);
+  const std::int64_t jobs = (columns + together - 1) / together, blocks = std::min(jobs, most);
+  return {static_cast<unsigned>(blocks), (jobs + blocks - 1) / blocks * together};
+}
+// Results of a wave at a time, side by side.
+int results_at_once(const FewTile& tile, bool halves) { return halves ? 1 : tile.columns; }
 
 // Whether there is a kernel for it here.
 bool fits(const GpuDevice& device, const Layout& x, const Layout& weight) {
@@ -116,18 +134,18 @@ bool fits(const GpuDevice& device, const Layout& x, const Layout& weight) {
 class FewRowsKernel final : public BlockProduct {
  public:
   FewRowsKernel(GpuDevice& device, const Step& step)
-      : BlockProduct(device, step), tile_(tile_of(device, step.inputs[0], step.inputs[1])) {
-    // Blocks stay, so that x is rounded as seldom as can be; two of them on AMD's compute units, which have
-    // registers for both.
+      : BlockProduct(device, step),
+        tile_(tile_of(device, step.inputs[0], step.inputs[1], step.x_run)),
+        x_run_(step.x_run) {
     const unsigned waves = threads / static_cast<unsigned>(device.wave_size());
-    const auto most_blocks =
-        static_cast<std::int64_t>(device.compute_units()) * (device.target().amd ? 2 : 1);
-    const int side = product_.halves ? 1 : tile_.columns;  // results of a wave at a time, side by side
+    const int side = results_at_once(tile_, product_.halves);
     const std::int64_t at_once =
         tile_.slots > 0 ? portion_of(format_) : device.wave_size() * tile_.ahead * 32;
-    grid_ = static_cast<unsigned>(std::min<std::int64_t>((shape_.columns + side - 1) / side, most_blocks));
+    division_ = divide(device, shape_.columns, std::max<std::int64_t>(side, together()));
+    if (rounds_ && rounds_->weighted)
+      reads_early_ = reads_early_ && (step.steady >> (step.inputs.size() - 1) & 1) != 0;
     // Portions that one wave of a block has to multiply, if several share columns. That costs barriers.
-    const std::int64_t columns = (shape_.columns + side * grid_ - 1) / (side * grid_);
+    const std::int64_t columns = division_.columns / side;
     const std::int64_t portions = (shape_.depth + at_once - 1) / at_once;
     const auto work = [&](unsigned parts) {
       return static_cast<double>((columns * parts + waves - 1) / waves * ((portions + parts - 1) / parts));
@@ -149,15 +167,19 @@ class FewRowsKernel final : public BlockProduct {
     Ending ending;
     const Blocks blocks = weights(arguments);
     void* const roundings = static_cast<char*>(arguments.scratch) + shape_.rows * shape_.depth;
-    LaunchShape launch{.x = grid_, .threads = threads, .spreads = tile_.slots > 0};
+    const void* const rounded_weights = rounded_weight(arguments);
+    LaunchShape launch{.x = division_.blocks, .threads = threads, .spreads = tile_.slots > 0};
     if (is_quantised(format_)) {
       values.add(blocks);
     } else {
       values.add(arguments.inputs[1]);
       values.add(shape_.b_column);
     }
-    if (tile_.rounds_in_block) {
-      launch.shared = static_cast<unsigned>(x_bytes() + slot_bytes());
+    if (tile_.rounds_in_block) launch.shared = static_cast<unsigned>(x_bytes() + slot_bytes());
+    if (x_run_ > 0) {
+      values.add(arguments.inputs[0]);
+      if (epsilon_) values.add(*epsilon_);
+    } else if (tile_.rounds_in_block) {
       values.add(arguments.inputs[0]);
       values.add(shape_.a_row);
       values.add(shape_.a_k);
@@ -174,11 +196,17 @@ class FewRowsKernel final : public BlockProduct {
     values.add(depth);
     values.add(parts_);
     add_ending(values, arguments, ending);
+    if (rounds_) {
+      values.add(arguments.outputs[1]);
+      values.add(rounded_weights);
+    }
     device_.launch(function(whole(arguments)), launch, values);
   }
 
  private:
-  std::size_t x_bytes() const { return held_bytes(format_, shape_.rows, shape_.depth); }
+  std::size_t x_bytes() const { return held_bytes(format_, shape_.rows, shape_.depth, x_run_); }
+  // Results of a row that a block has whole.
+  std::uint32_t together() const { return rounds_ ? rounds_->run : 1; }
   std::size_t slot_bytes() const {
     return threads / static_cast<unsigned>(device_.wave_size()) *
            static_cast<std::size_t>(tile_.slots * tile_.columns * portion_bytes(format_));
@@ -186,6 +214,7 @@ class FewRowsKernel final : public BlockProduct {
 
   // Whether neighbours can be read as one: four of x and of the norm's weight, eight of weights in 16 bits.
   bool whole(const KernelArguments& arguments) const {
+    if (x_run_ > 0) return true;  // aligned as results are
     const bool x = shape_.a_k == 1 && shape_.a_row % 4 == 0 &&
                    aligned(arguments.inputs[0], 4 * dtype_size(product_.a.dtype));
     const bool norm = !epsilon_ || aligned(norm_weight(arguments), 16);
@@ -215,8 +244,9 @@ class FewRowsKernel final : public BlockProduct {
                          tile_.ahead, threads);
     std::string planes;
     for (const std::size_t size : plane_sizes(format_)) planes += fmt::format(", {}", size);
-    return fmt::format("streamed::BlockPortions<quantised::{}, {}, {}, {}, {}{}>", dtype_name(format_),
-                       tile_.rows, pairing(), threads, portion_pairs(format_), planes);
+    return fmt::format("streamed::BlockPortions<quantised::{}, {}, {}, {}, {}, {}, {}{}>",
+                       dtype_name(format_), tile_.rows, pairing(), threads, portion_pairs(format_),
+                       x_run_ == 16, together(), planes);
   }
 
   std::string text(bool whole) const {
@@ -228,10 +258,15 @@ class FewRowsKernel final : public BlockProduct {
         "KERNEL_OF({}{}) void multiply_blocks({}, {}{}, u32{}, u32 columns,\n", threads,
         two_blocks ? ", 2" : "",
         blocks ? "Blocks blocks" : fmt::format("const {}* weights, i64 weight_stride", storage_type(format_)),
-        in_block ? fmt::format("const {}* x, i64 row_stride, i64 k_stride", type)
-                 : "const u8* q, const Rounding* roundings",
-        epsilon_ ? ", const f32* norm_weight, f32 epsilon" : "", one_row ? "" : " rows");
-    text += fmt::format("    u32 depth, u32 parts{}) {{\n{}", ending_parameters(),
+        x_run_ > 0 ? "const u8* x"
+        : in_block ? fmt::format("const {}* x, i64 row_stride, i64 k_stride", type)
+                   : "const u8* q, const Rounding* roundings",
+        !epsilon_    ? ""
+        : x_run_ > 0 ? ", f32 epsilon"
+                     : ", const f32* norm_weight, f32 epsilon",
+        one_row ? "" : " rows");
+    text += fmt::format("    u32 depth, u32 parts{}{}) {{\n{}", ending_parameters(),
+                        rounds_ ? ", u8* rounded_rows, const f32* rounded_weights" : "",
                         one_row ? "  constexpr u32 rows = 1;\n" : "");
     if (in_block)
       text += tile_.slots == 0
@@ -253,25 +288,48 @@ class FewRowsKernel final : public BlockProduct {
           "  const FinishHeads<{2}, {3}, AnglesOfRows> finish(heads, {{cosines, sines}});\n",
           tile_.rows, stored_->half(), stored_->cache_type(), stored_->interleaved());
     else
-      text += fmt::format("  const Finish finish{{GemmStack{{}}, rows, columns{}}};\n", finish_.members);
+      text += fmt::format("  Finish finish{{GemmStack{{}}, rows, columns{}}};\n", finish_.members);
     if (epsilon_)
       text += fmt::format(
-          "  if (threadIdx.x * 32 < depth) bring_near(norm_weight + threadIdx.x * 32);\n"
-          "  __shared__ f32 squares[{0} * {1} / WAVE];\n"
-          "  Normed<{0}, {1}, whole> prepare{{norm_weight, epsilon, depth, squares}};\n",
-          tile_.rows, threads);
+          "{2}  __shared__ f32 squares[{0} * {1} / WAVE];\n"
+          "  Normed<{0}, {1}, whole> prepare{{{3}, epsilon, depth, squares}};\n",
+          tile_.rows, threads,
+          x_run_ > 0 ? "" : "  if (threadIdx.x * 32 < depth) bring_near(norm_weight + threadIdx.x * 32);\n",
+          x_run_ > 0 ? "nullptr" : "norm_weight");
     else
       text += "  AsItIs prepare;\n";
     text += tile_.slots > 0 ? streaming_text(type) : fetching_text(type);
+    if (rounds_)
+      text += fmt::format(
+          "  barrier();\n#pragma unroll 1\n  for (u32 row = 0; row < rows; ++row)\n"
+          "    rounded::give<{}>(rounded_rows, rows * columns, row * columns + work.begin, work.end - "
+          "work.begin,\n      kept + row * {}, {});\n",
+          rounds_->run, division_.columns, rounds_->weighted ? "kept_weights" : "nullptr");
     return kernel_text(text + "}\n", tile_.slots > 0 ? "streamed.h" : "quantised.h");
   }
 
+  // Results that are to be rounded wait for that in shared memory; weights for them are on their way with the
+  // first ones of the product.
+  std::string keeping_text() const {
+    std::string text = fmt::format(
+        "  __shared__ __align__(16) f32 kept[{0} * {1}];\n"
+        "  finish.kept = kept;\n  finish.kept_from = work.begin;\n  finish.kept_row = {1};\n",
+        tile_.rows, division_.columns);
+    if (rounds_->weighted)
+      text += fmt::format(
+          "  __shared__ __align__(16) f32 kept_weights[{}];\n"
+          "  for (u32 i = threadIdx.x; i < work.end - work.begin; i += blockDim.x)\n"
+          "    streamed::copy<4>(streamed::shared_address(kept_weights + i),\n"
+          "                      reinterpret_cast<const u8*>(rounded_weights + work.begin + i));\n",
+          division_.columns);
+    return text;
+  }
   // What nothing in the plan writes may be read before the kernel waits.
   std::string streaming_text(std::string_view type) const {
     const std::string wait = "  after_previous();\n";
-    return (steady_weights_ ? "" : wait) +
+    return (reads_early_ ? "" : wait) + (rounds_ ? keeping_text() : "") +
            "  streamed::multiply<slots>(work, launched_shared<u8>(), [&] {\n" +
-           waiting_text(steady_weights_ ? wait : "") + preparing_text(type) +
+           waiting_text(reads_early_ ? wait : "") + preparing_text(type) +
            "  barrier();\n  return prepare.factor(lane() / Work::side);\n  }, "
            "finish);\n";
   }
@@ -288,6 +346,9 @@ class FewRowsKernel final : public BlockProduct {
   }
 
   std::string preparing_text(std::string_view type) const {
+    if (x_run_ > 0)
+      return fmt::format("  streamed::take_rows<quantised::{}, {}>(x, rows, depth, prepare, q, roundings);\n",
+                         dtype_name(format_), x_run_);
     const std::string operand =
         fmt::format("  const Operand<{}, whole> operand{{x, row_stride, k_stride, rows, depth}};\n", type);
     if (!is_quantised(format_)) return operand + "  streamed::place_rows(operand, prepare, numbers);\n";
@@ -310,7 +371,10 @@ class FewRowsKernel final : public BlockProduct {
   }
 
   FewTile tile_;
-  unsigned parts_ = 1, grid_ = 1;
+  Division division_;
+  std::uint32_t x_run_;                 // as Step's
+  bool reads_early_ = steady_weights_;  // before the kernel waits
+  unsigned parts_ = 1;
   LazyFunction whole_, by_element_;
   Function round_;
 };
@@ -331,6 +395,46 @@ bool few_rows_store_heads(const GpuDevice& device, const Step& product, const St
   const Layout &x = product.inputs[0], &weight = product.inputs[1];
   return fits(device, x, weight) && tile_of(device, x, weight).columns == 2 && heads.size <= 256 &&
          head_store_fits(product, store);
+}
+
+namespace {
+
+// Whether this product's kernel can round its result by runs of so many and takes hardly longer. Each block
+// must have some: one that has none ends at once, two blocks of the next kernel but one meet in its place,
+// and all wait for them (tokens of q4_0 on an H200: 509 instead of 637).
+bool few_rows_round(const GpuDevice& device, const Step& product, std::uint32_t run) {
+  if (product.op != Op::quantised_matmul || product.stored || product.joined > 0 ||
+      product.outputs.size() != 1)
+    return false;
+  const Layout &x = product.inputs[0], &weight = product.inputs[1], &out = product.outputs[0];
+  if (!is_quantised(weight.dtype) || !fits(device, x, weight) || out.dtype != DType::f32) return false;
+  const FewTile tile = tile_of(device, x, weight, product.x_run);
+  const std::int64_t columns = out.shape.back();
+  if (tile.slots == 0 || columns % run != 0) return false;
+  constexpr double worthwhile = 1.05;
+  constexpr std::int64_t most_kept = 1024;  // results of a block, in shared memory
+  const Division alone = divide(device, columns, results_at_once(tile, product.halves)),
+                 together = divide(device, columns, run);
+  return together.blocks == alone.blocks && together.columns * (tile.rows + 1) <= most_kept &&
+         static_cast<double>(together.columns) <= worthwhile * static_cast<double>(alone.columns);
+}
+
+}  // namespace
+
+std::optional<std::uint32_t> few_rows_rounded_by(const GpuDevice& device, const Step& product,
+                                                 const Step& writer) {
+  const Layout &x = product.inputs[0], &weight = product.inputs[1];
+  constexpr std::int64_t most_rows = 1;  // of more it has not been measured
+  if (!is_quantised(weight.dtype) || x.dtype != DType::f32 || !x.contiguous() || x.shape[0] > most_rows ||
+      x.shape[1] % 32 != 0 || !fits(device, x, weight))
+    return std::nullopt;
+  for (const std::uint32_t run : {32u, 16u}) {
+    if (tile_of(device, x, weight, run).slots == 0) continue;
+    if (writer.op == Op::cached_attention ? attention_rounds_rows(device, writer, run)
+                                          : few_rows_round(device, writer, run))
+      return run;
+  }
+  return std::nullopt;
 }
 
 bool few_rows_fit(const GpuDevice& device, const Step& product) {

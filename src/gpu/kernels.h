@@ -27,6 +27,7 @@ std::unique_ptr<Kernel> make_rope(GpuDevice& device, const Step& step);
 std::unique_ptr<Kernel> make_cross_entropy(GpuDevice& device, const Step& step);  // and its gradient
 std::unique_ptr<Kernel> make_quantised(GpuDevice& device, const Step& step);      // and copies of blocks
 std::unique_ptr<Kernel> make_quantised_matmul(GpuDevice& device, const Step& step);
+bool attention_rounds_rows(const GpuDevice& device, const Step& attention, std::uint32_t run);
 bool quantised_takes_norm(const GpuDevice& device, const Step& product, const Step& norm);  // as Backend's
 std::unique_ptr<Kernel> make_expert_matmul(GpuDevice& device, const Step& step);
 std::unique_ptr<Kernel> make_random(GpuDevice& device, const Step& step);

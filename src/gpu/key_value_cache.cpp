@@ -148,7 +148,8 @@ unsigned held_bytes(const GpuDevice& device) {
 
 class CachedAttentionKernel final : public Kernel {
  public:
-  CachedAttentionKernel(GpuDevice& device, const Step& step) : device_(device) {
+  CachedAttentionKernel(GpuDevice& device, const Step& step)
+      : device_(device), run_(step.rounds ? step.rounds->run : 0) {
     const auto& attributes = std::get<CachedAttentionAttributes>(step.attributes);
     const Layout &q = step.inputs[0], &keys = step.inputs[1], &values = step.inputs[2],
                  &table = step.inputs[5];
@@ -235,7 +236,8 @@ class CachedAttentionKernel final : public Kernel {
     }
     device_.launch(attend_, launch, shape_, in[0], in[1], in[2], scaled_ ? in[6] : nullptr,
                    scaled_ ? in[7] : nullptr, sinks_ > 0 ? in[sinks_] : nullptr, in[3], in[4], in[5],
-                   arguments.outputs[0], split ? arguments.scratch : nullptr,
+                   arguments.outputs[0], run_ > 0 ? arguments.outputs[1] : nullptr,
+                   split ? arguments.scratch : nullptr,
                    split ? device_.arrivals(static_cast<std::size_t>(blocks_)) : nullptr,
                    Fault{device_.fault(), static_cast<std::uint64_t>(Op::cached_attention)});
   }
@@ -250,18 +252,20 @@ class CachedAttentionKernel final : public Kernel {
         "KERNEL_OF({9}{7}) void cached_attention(CachedAttentionShape shape, const {0}* q, const {1}* keys,\n"
         "    const {1}* values, const f16* key_scales, const f16* value_scales, const f32* sinks, const i64* "
         "sequences,\n"
-        "    const i64* positions, const i64* table, {0}* out, f32* scratch, u32* arrived, Fault fault) {{\n"
+        "    const i64* positions, const i64* table, {0}* out, u8* rounded, f32* scratch, u32* arrived,\n"
+        "    Fault fault) {{\n"
         "{5}"
-        "  cached::attend<{9}, {0}, {1}, {2}, {3}, {4}, {10}, {8}>(shape, q, keys, values, key_scales, "
+        "  cached::attend<{9}, {0}, {1}, {2}, {3}, {4}, {10}, {8}, {11}>(shape, q, keys, values, key_scales, "
         "value_scales,\n"
-        "      sinks, sequences, positions, table, out, scratch, arrived, fault, [] {{{6}}});\n}}\n",
+        "      sinks, sequences, positions, table, out, rounded, scratch, arrived, fault, [] {{{6}}});\n}}\n",
         q, cache, heads_, shape_.features, shape_.soft_cap > 0, steady ? "" : "  after_previous();\n",
         steady ? " after_previous(); " : "",
         device_.target().amd ? "" : fmt::format(", {}", 2 * threads / attend_threads_), spreads_ && steady,
-        attend_threads_, sinks_ > 0);
+        attend_threads_, sinks_ > 0, run_);
   }
 
   GpuDevice& device_;
+  std::uint32_t run_;  // of rounded rows; 0: they are not rounded
   CachedAttentionShape shape_{};
   bool scaled_ = false;    // bytes, with scales
   std::size_t sinks_ = 0;  // which input they are; 0: none
@@ -274,6 +278,10 @@ class CachedAttentionKernel final : public Kernel {
 
 }  // namespace
 
+bool attention_rounds_rows(const GpuDevice& device, const Step& attention, std::uint32_t run) {
+  const Layout &q = attention.inputs[0], &out = attention.outputs[0];
+  return device.target().early_start && q.shape[2] % run == 0 && out.dtype == DType::f32 && out.contiguous();
+}
 std::unique_ptr<Kernel> make_store_rows(GpuDevice& device, const Step& step) {
   return std::make_unique<StoreRowsKernel>(device, step);
 }

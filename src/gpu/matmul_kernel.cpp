@@ -72,7 +72,7 @@ MatrixProduct::MatrixProduct(const Step& step)
   for (std::size_t k = 0; k < outputs.size(); ++k) outputs[k] = step.outputs[result_place(k).output].dtype;
 }
 
-FinishText::FinishText(const MatrixProduct& product) {
+FinishText::FinishText(const MatrixProduct& product, bool keeps) {
   const Expression& expression = product.expression;
   const std::string_view result = storage_type(product.result), sum = compute_type(product.a.dtype);
   std::string fields, start, runs, loads, stores;
@@ -103,6 +103,7 @@ FinishText::FinishText(const MatrixProduct& product) {
   fields += "  i64 first = 0;\n";
   for (std::size_t i = 0; i < product.inputs.size(); ++i)
     fields += fmt::format("  const {}* at{} = nullptr;\n", storage_type(product.inputs[i]), i + products);
+  if (keeps) fields += "  f32* kept = nullptr;\n  i64 kept_from = 0, kept_row = 0;\n";
   std::string packets, writes;
   for (std::size_t k = 0; k < product.outputs.size(); ++k) {
     const std::string_view type = storage_type(product.outputs[k]);
@@ -116,6 +117,10 @@ FinishText::FinishText(const MatrixProduct& product) {
         parts == 1 ? "index" : fmt::format("(first + row * columns) * {} + {} * columns + from", parts, part);
     writes += fmt::format("    gemm::store_run(out{} + {}, r{});\n", output, to, k);
   }
+  if (keeps)
+    writes +=
+        "#pragma unroll\n    for (int e = 0; e < N; ++e)\n"
+        "      kept[row * kept_row + from - kept_from + e] = load(r0.element[e]);\n";
   std::string sums;
   if (expression.instructions.empty())
     sums = fmt::format("      const {0} s0 = store<{0}>(sums.element[e]);\n", result);

@@ -78,7 +78,9 @@ struct MatrixProduct {
 struct FinishText {
   std::string structure, parameters, members;
 
-  explicit FinishText(const MatrixProduct& product);
+  // keeps: the first result goes to shared memory, too, that a member `kept` points to: rows of `kept_row`
+  // elements, from column `kept_from` on.
+  explicit FinishText(const MatrixProduct& product, bool keeps = false);
 };
 // " + where this product's part of an operand begins"; nothing where there is one product, for which the
 // registers that it takes would be wasted.

@@ -29,6 +29,7 @@ std::string describe(const DraftStep& draft) {
     text = gradients->rope ? "attention_grads rope concat" : "attention_grads concat";
   if (draft.step.joined > 0) text += draft.step.halves ? " kept" : " concat";
   if (draft.step.converts) text += " converts";
+  if (draft.step.rounds) text += " rounded";
   if (!draft.step.parts.empty()) text += fmt::format(" of {} values", draft.step.parts.size());
   return fmt::format("{:<40} {} -> {} output{}", text, to_string(draft.step.domain), draft.outputs.size(),
                      draft.outputs.size() == 1 ? "" : "s");
@@ -113,6 +114,9 @@ void summarize(const Drafts& drafts, const Placement& placement, const PlanOptio
   if (drafts.converted > 0)
     passes.push_back(
         fmt::format("conversion: {} matrices of weights beside an earlier product", drafts.converted));
+  if (drafts.rounded_ahead > 0)
+    passes.push_back(
+        fmt::format("rounding ahead: {} operands of products by the step before", drafts.rounded_ahead));
   if (options.multiply_by_reciprocals)
     passes.push_back(
         fmt::format("reciprocals: {} divisions by a number are multiplications", drafts.divisions));

@@ -30,6 +30,7 @@
 #include "plan/normed_products.h"
 #include "plan/product_readers.h"
 #include "plan/recomputed.h"
+#include "plan/rounded_ahead.h"
 #include "plan/rounded_operands.h"
 #include "plan/stored_heads.h"
 #include "plan/turned_heads.h"
@@ -69,6 +70,7 @@ class Drafter {
       drafts_.fused_nodes += join_stored_heads(graph_, backend_, drafts_);
       drafts_.rounded = round_operands(graph_, backend_, drafts_);
       drafts_.converted = convert_ahead(graph_, backend_, drafts_);
+      drafts_.rounded_ahead = round_ahead(graph_, backend_, drafts_);
     }
     return std::move(drafts_);
   }

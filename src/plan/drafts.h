@@ -55,7 +55,8 @@ struct Drafts {
   // makes for another one.
   std::vector<Elements> held;
   // For explain().
-  std::size_t merged = 0, fused_nodes = 0, copies = 0, divisions = 0, batched = 0, rounded = 0, converted = 0;
+  std::size_t merged = 0, fused_nodes = 0, copies = 0, divisions = 0, batched = 0, rounded = 0, converted = 0,
+              rounded_ahead = 0;
 };
 
 // Whether this input of a step is all of a root's memory, in order.

@@ -4,6 +4,7 @@
 #include "indexing.h"
 #include "key_value_cache_arguments.h"
 #include "math.h"
+#include "rounded_rows.h"
 
 template <class T, class V, int N>
 DEVICE void convert(Packet<T, N>& to, const Packet<V, N>& from) {
@@ -168,10 +169,11 @@ struct Partial {
 };
 
 // The splits of HEADS results from `first` on into one each, by a block: waves share the splits of a result.
-// What is read does not wait for each other: other kernels may keep the memory busy.
+// What is read does not wait for each other: other kernels may keep the memory busy. `kept`: shared memory
+// for the results, too, or null.
 template <int THREADS, class Q, int HEADS, int FEATURES, bool SINKS>
 DEVICE void combine(const Partial<FEATURES>& partial, i64 first, int heads, int splits, const f32* sinks,
-                    Q* out) {
+                    Q* out, f32* kept) {
   constexpr int waves = THREADS / WAVE, slices = waves / HEADS, each = (FEATURES + WAVE - 1) / WAVE;
   static_assert(slices > 0, "a wave for each");
   constexpr int of_lane = (most_attention_splits + WAVE - 1) / WAVE, at_once = 4;
@@ -238,7 +240,9 @@ DEVICE void combine(const Partial<FEATURES>& partial, i64 first, int heads, int 
   for (int e = 0; e < each; ++e) {
     const int feature = e * WAVE + (int)lane();
     for (int other = 1; other < slices; ++other) sum[e] += sums[wave() + other][feature];
-    if (feature < FEATURES) out[result * FEATURES + feature] = store<Q>(sum[e] * by);
+    if (feature >= FEATURES) continue;
+    out[result * FEATURES + feature] = store<Q>(sum[e] * by);
+    if (kept != nullptr) kept[h * FEATURES + feature] = sum[e] * by;
   }
 }
 
@@ -246,12 +250,13 @@ DEVICE void combine(const Partial<FEATURES>& partial, i64 first, int heads, int 
 // take a key together. Waves have largest scores of their own; they and the sums of values meet at the end.
 // `scratch`: of a Partial, or null where there is one split; the last block of a query's heads combines the
 // splits, after `arrived` has told it that it is the last. Before `wait` is called only `sequences`,
-// `positions` and `table` are read; splits without keys leave before, or STAY until then.
+// `positions` and `table` are read; splits without keys leave before, or STAY until then. RUN: so many
+// neighbours have a scale in `rounded`, where the results are rounded, too; 0: they are not.
 template <int THREADS, class Q, class T, int HEADS, int FEATURES, bool SOFT_CAP, bool SINKS, bool STAY,
-          class Wait>
+          u32 RUN, class Wait>
 DEVICE void attend(const CachedAttentionShape& shape, const Q* q, const T* keys, const T* values,
                    const f16* key_scales, const f16* value_scales, const f32* sinks, const i64* sequences,
-                   const i64* positions, const i64* table, Q* out, f32* scratch, u32* arrived,
+                   const i64* positions, const i64* table, Q* out, u8* rounded, f32* scratch, u32* arrived,
                    const Fault& fault, Wait wait) {
   constexpr int lanes = lanes_for(FEATURES), teams = THREADS / lanes, waves = THREADS / WAVE;
   constexpr int together = keys_together<T, HEADS>, wide = lanes * packet;
@@ -259,6 +264,8 @@ DEVICE void attend(const CachedAttentionShape& shape, const Q* q, const T* keys,
   __shared__ __align__(16) f32 wanted[HEADS][wide];              // queries
   __shared__ __align__(16) f32 weights[teams][together][HEADS];  // of the keys at hand
   __shared__ f32 tops[waves][HEADS], totals[waves][HEADS], sums[waves][HEADS][wide];
+  __shared__ __align__(16) f32 results[RUN > 0 ? HEADS * FEATURES : 1];
+  f32* const kept = RUN > 0 ? results : nullptr;
   const int per_group = shape.heads / shape.groups, head_blocks = (per_group + HEADS - 1) / HEADS;
   // First the splits that always have keys.
   const u32 of_split = (u32)shape.queries * (u32)shape.groups * (u32)head_blocks;
@@ -461,7 +468,9 @@ DEVICE void attend(const CachedAttentionShape& shape, const Q* q, const T* keys,
       result = ::fmaf(by, sums[w][h][f], result);
     }
     if (seen.splits == 1) {
-      out[(first + h) * FEATURES + f] = store<Q>(all == 0 ? 0.0f : result * fast_reciprocal(all));
+      result = all == 0 ? 0.0f : result * fast_reciprocal(all);
+      out[(first + h) * FEATURES + f] = store<Q>(result);
+      if constexpr (RUN > 0) kept[at] = result;
     } else {
       partial.sums_of(first + h, split)[f] = result;
       if (f != 0) continue;
@@ -469,9 +478,16 @@ DEVICE void attend(const CachedAttentionShape& shape, const Q* q, const T* keys,
       partial.scales_of(first + h, split)[1] = all;
     }
   }
-  if (seen.splits == 1 || !last_to_arrive(arrived, (u32)seen.splits)) return;
-  combine<THREADS, Q, HEADS, FEATURES, SINKS>(partial, first, own_heads, seen.splits, sinks + first_head,
-                                              out);
+  if (seen.splits > 1) {
+    if (!last_to_arrive(arrived, (u32)seen.splits)) return;
+    combine<THREADS, Q, HEADS, FEATURES, SINKS>(partial, first, own_heads, seen.splits, sinks + first_head,
+                                                out, kept);
+  }
+  if constexpr (RUN > 0) {
+    barrier();
+    rounded::give<RUN>(rounded, (u32)shape.queries * (u32)shape.heads * FEATURES, (u32)first * FEATURES,
+                       (u32)own_heads * FEATURES, kept, nullptr);
+  }
 }
 
 }  // namespace cached

@@ -4,6 +4,7 @@
 #include "block_formats.h"
 #include "gemm.h"
 #include "indexing.h"
+#include "rounded_rows.h"
 
 namespace quantised {
 
@@ -177,37 +178,16 @@ DEVICE void round_rows(const Operand<T, WHOLE>& x, Prepare& prepare, u8* q, Roun
                        u32 threads) {
   const u32 depth = x.depth;
   prepare_rows(x, prepare, thread, threads, [&](u32 row, u32 k, const Packet<f32, 4>& value, bool there) {
-    u32 most = 0;
-#pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      const u32 magnitude =
-          bit_cast<u32>(value.element[e]) & 0x7fffffffu;  // NaN above infinity above numbers
-      most = magnitude > most ? magnitude : most;
-    }
-#pragma unroll
-    for (int mask = 1; mask < 8; mask *= 2) {
-      const u32 other = from_lane_xor(most, mask);
-      most = other > most ? other : most;
-    }
-    const bool finite = most < 0x7f800000u;
-    const f32 largest = bit_cast<f32>(most), step = largest * (1.0f / 127.0f);
-    const f32 by = finite && largest >= 1e-30f ? fast_reciprocal(step) : 0.0f;
-    u32 bytes = 0;
-    i32 sum = 0;
-#pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      const i32 rounded = finite ? (i32)rintf(value.element[e] * by) : 0;
-      bytes |= ((u32)rounded & 255) << 8 * e;
-      sum += rounded;
-    }
+    const rounded::Quad quad = rounded::round_quad<8>(value);
+    i32 sum = quad.sum;
     sum += from_lane_xor(sum, 1);
     sum += from_lane_xor(sum, 2);
     if constexpr (one_rounding<Format>) sum += from_lane_xor(sum, 4);
     if (!there) return;
     const RunPlace place = place_of<Format>(k / 16);
-    *reinterpret_cast<u32*>(q + row * depth + place.half * (depth / 2) + place.pair * 16 + k % 16) = bytes;
-    const f32 scale = finite ? step : bit_cast<f32>(0x7fc00000u);
-    const Rounding rounding{scale, scale * (f32)sum};
+    *reinterpret_cast<u32*>(q + row * depth + place.half * (depth / 2) + place.pair * 16 + k % 16) =
+        quad.bytes;
+    const Rounding rounding{quad.scale, quad.scale * (f32)sum};
     if constexpr (one_rounding<Format>) {
       if (k % 32 == 0) roundings[row * (depth / 32) + place.pair] = rounding;
     } else {
@@ -249,11 +229,13 @@ struct Turned {
   DEVICE static u32 apart(u32) { return INTERLEAVED ? 1 : HALF; }
 };
 
-// What a wave has at a time. Several waves may share it, each with a part of K.
-template <int ROWS, class Pairing, int THREADS>
+// What a wave has at a time. Several waves may share it, each with a part of K. TOGETHER: results of a row
+// that a block has whole, if those of a wave are fewer.
+template <int ROWS, class Pairing, int THREADS, u32 TOGETHER = 1>
 struct WaveColumns {
   static constexpr int count = Pairing::count;              // rows of the weights
   static constexpr u32 side = Pairing::paired ? 1 : count;  // results of a row, side by side
+  static constexpr u32 together = TOGETHER > side ? TOGETHER : side;
   using Total = Sums<ROWS * count>;
 
   u32 rows, columns, depth;  // columns: of the result
@@ -264,11 +246,11 @@ struct WaveColumns {
 
   DEVICE WaveColumns(u32 row_count, u32 column_count, u32 size, u32 shares)
       : rows(row_count), columns(column_count), depth(size), parts(shares) {
-    const u32 jobs = (columns + side - 1) / side;
+    const u32 jobs = (columns + together - 1) / together;
     part = wave() % parts;
     const u32 each = jobs / gridDim.x, more = jobs % gridDim.x;  // the first ones have one more
-    begin = (each * blockIdx.x + (blockIdx.x < more ? blockIdx.x : more)) * side;
-    end = begin + (each + (blockIdx.x < more ? 1 : 0)) * side;
+    begin = (each * blockIdx.x + (blockIdx.x < more ? blockIdx.x : more)) * together;
+    end = begin + (each + (blockIdx.x < more ? 1 : 0)) * together;
     first = begin + wave() / parts * side;
     stride = THREADS / WAVE / parts * side;
   }

@@ -73,11 +73,12 @@ DEVICE void wait_for_slot() {
 // are found in memory, copy(slot, cursor, portion) and multiply(sums, slot, portion).
 
 // Blocks: PAIRS neighbouring pairs of runs for each lane. They lie as they do in memory, with planes of their
-// own. PLANES: bytes of a block in each plane.
-template <class Format, int ROWS, class Pairing, int THREADS, int PAIRS, int... PLANES>
-struct BlockPortions : quantised::WaveColumns<ROWS, Pairing, THREADS> {
+// own. APART: each run of x has a scale of its own, and a Rounding, whatever the format. PLANES: bytes of a block in each plane.
+template <class Format, int ROWS, class Pairing, int THREADS, int PAIRS, bool APART, u32 TOGETHER,
+          int... PLANES>
+struct BlockPortions : quantised::WaveColumns<ROWS, Pairing, THREADS, TOGETHER> {
   static_assert(Pairing::count == 2 && (PAIRS == 1 || PAIRS == 2), "one or two");
-  using Base = quantised::WaveColumns<ROWS, Pairing, THREADS>;
+  using Base = quantised::WaveColumns<ROWS, Pairing, THREADS, TOGETHER>;
   using typename Base::Total;
   static constexpr int columns_at_once = 2;
   static constexpr u32 portion = WAVE * 32 * PAIRS;
@@ -171,7 +172,7 @@ struct BlockPortions : quantised::WaveColumns<ROWS, Pairing, THREADS> {
   // Dots of runs that share both scales are added as integers.
   DEVICE void add(f32& sum, const i32 (&dots)[PAIRS][2], const quantised::Scales (&scales)[PAIRS][2], u32 row,
                   u32 pair, u32 turn) const {
-    if constexpr (quantised::one_rounding<Format>) {
+    if constexpr (quantised::one_rounding<Format> && !APART) {
 #pragma unroll
       for (int k = 0; k < PAIRS; ++k)
         add_scaled(sum, dots[k][0] + dots[k][1], scales[k][0], roundings[row * in_row + pair + (k ^ turn)]);
@@ -179,7 +180,7 @@ struct BlockPortions : quantised::WaveColumns<ROWS, Pairing, THREADS> {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const Rounding* const of_half = roundings + (row * 2 + half) * in_row + pair;
-        if constexpr (PAIRS == 2 && Format::pairs_share_scales) {
+        if constexpr (PAIRS == 2 && Format::pairs_share_scales && !APART) {
           const auto both = *reinterpret_cast<const Packet<Rounding, 2>*>(of_half);
           add_scaled(sum, dots[0][half] + dots[1][half], scales[0][half],
                      {both.element[0].scale, both.element[0].sum + both.element[1].sum});
@@ -273,6 +274,56 @@ DEVICE void place_rows(const quantised::Operand<X, WHOLE>& x, Prepare& prepare, 
                             f32* const at = to + row * x.depth + k / 4 % 2 * (x.depth / 2) + k / 8 * 4;
                             if (there) *reinterpret_cast<Packet<f32, 4>*>(at) = numbers;
                           });
+}
+
+// x for BlockPortions, from the kernel before (rounded_rows.h), by all threads; RUN of its neighbours share a
+// scale, 32 as round_rows() has it or 16, which then are APART. What is on its way moves through registers, as in quantised::prepare_rows().
+template <class Format, u32 RUN, class Prepare>
+DEVICE void take_rows(const u8* x, u32 rows, u32 depth, Prepare& prepare, u8* q, Rounding* roundings) {
+  constexpr u32 parts = RUN / 16;
+  constexpr int ahead = 2;
+  static_assert(parts == 1 || parts == 2, "a run or two");
+  constexpr bool one_rounding = parts == 2 && quantised::one_rounding<Format>;
+  const auto* const notes = reinterpret_cast<const rounded::Note*>(x + rows * depth);
+  const u32 in_row = depth / RUN, count = rows * in_row;
+  struct Taken {
+    rounded::Note note;
+    Packet<u32, 4> bytes[parts];
+  };
+  const auto take = [&](u32 number) {
+    Taken taken{notes[number], {}};
+#pragma unroll
+    for (u32 part = 0; part < parts; ++part)
+      taken.bytes[part] = bit_cast<Packet<u32, 4>>(reinterpret_cast<const Unit16*>(x)[number * parts + part]);
+    return taken;
+  };
+  Taken next[ahead] = {};
+#pragma unroll
+  for (int i = 0; i < ahead; ++i)
+    if (threadIdx.x + i * blockDim.x < count) next[i] = take(threadIdx.x + i * blockDim.x);
+#pragma unroll 1
+  for (u32 number = threadIdx.x; number < count; number += blockDim.x) {
+    const Taken taken = next[0];
+#pragma unroll
+    for (int i = 1; i < ahead; ++i) next[i - 1] = next[i];
+    if (number + ahead * blockDim.x < count) next[ahead - 1] = take(number + ahead * blockDim.x);
+    const u32 row = rows == 1 ? 0 : number / in_row, run = (number - row * in_row) * parts;
+    i32 sum = 0;
+#pragma unroll
+    for (u32 part = 0; part < parts; ++part) {
+      const quantised::RunPlace place = quantised::place_of<Format>(run + part);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) sum = dot4(0x01010101, (i32)taken.bytes[part].element[i], sum);
+      *reinterpret_cast<Packet<u32, 4>*>(q + row * depth + place.half * (depth / 2) + place.pair * 16) =
+          taken.bytes[part];
+      if (one_rounding && part == 0) continue;
+      const u32 at = one_rounding ? row : row * 2 + place.half;
+      roundings[at * (depth / 32) + place.pair] = {taken.note.scale, taken.note.scale * (f32)sum};
+      sum = 0;
+    }
+    prepare.note(row, taken.note.squares);
+  }
+  prepare.publish();
 }
 
 // ---- the product ----
