@@ -153,8 +153,8 @@ class Backend {
     return std::nullopt;
   }
 
-  // How many neighbours share a scale where the step of a product had better be given its first operand, dense
-  // rows, rounded by the step that computes it (RoundedRows); nothing if not.
+  // How many neighbours share a scale where the step of a product had better be given its first operand,
+  // dense rows, rounded by the step that computes it (RoundedRows); nothing if not.
   virtual std::optional<std::uint32_t> rounds_rows(const Step& writer, const Step& product) const {
     (void)writer;
     (void)product;

@@ -7,8 +7,8 @@
 
 namespace hearth {
 
-// Where the backend takes it (Backend::rounds_rows), the step that computes the rows does it. Returns how many
-// products get such rows.
+// Where the backend takes it (Backend::rounds_rows), the step that computes the rows does it. Returns how
+// many products get such rows.
 std::size_t round_ahead(const LinearGraph& graph, const Backend& backend, Drafts& drafts);
 
 }  // namespace hearth

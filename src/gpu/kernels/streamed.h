@@ -73,7 +73,8 @@ DEVICE void wait_for_slot() {
 // are found in memory, copy(slot, cursor, portion) and multiply(sums, slot, portion).
 
 // Blocks: PAIRS neighbouring pairs of runs for each lane. They lie as they do in memory, with planes of their
-// own. APART: each run of x has a scale of its own, and a Rounding, whatever the format. PLANES: bytes of a block in each plane.
+// own. APART: each run of x has a scale of its own, and a Rounding, whatever the format. PLANES: bytes of a
+// block in each plane.
 template <class Format, int ROWS, class Pairing, int THREADS, int PAIRS, bool APART, u32 TOGETHER,
           int... PLANES>
 struct BlockPortions : quantised::WaveColumns<ROWS, Pairing, THREADS, TOGETHER> {
@@ -277,7 +278,8 @@ DEVICE void place_rows(const quantised::Operand<X, WHOLE>& x, Prepare& prepare, 
 }
 
 // x for BlockPortions, from the kernel before (rounded_rows.h), by all threads; RUN of its neighbours share a
-// scale, 32 as round_rows() has it or 16, which then are APART. What is on its way moves through registers, as in quantised::prepare_rows().
+// scale, 32 as round_rows() has it or 16, which then are APART. What is on its way moves through registers,
+// as in quantised::prepare_rows().
 template <class Format, u32 RUN, class Prepare>
 DEVICE void take_rows(const u8* x, u32 rows, u32 depth, Prepare& prepare, u8* q, Rounding* roundings) {
   constexpr u32 parts = RUN / 16;
