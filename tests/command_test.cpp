@@ -211,6 +211,26 @@ TEST_F(Command, ChatForgetsTheOldestMessagesWhereItMay) {
   EXPECT_EQ(nlohmann::json::parse(saved).size(), 7u);  // all of them, with the system's
 }
 
+#ifdef HEARTH_COMMAND
+// What was said before it is still there.
+TEST_F(Command, ChatKeepsTheConversationWhereAMessageIsTooLong) {
+  if (std::system("command -v script >/dev/null") != 0) GTEST_SKIP() << "there is no script(1)";
+  const test::TemporaryFolder folder;
+  folder.put("template", "{% for m in messages %}{{ m['content'] }} {% endfor %}");
+  std::string message = "The dog";
+  for (int i = 0; i < 40; ++i) message += " ran";
+  folder.put("input", "Once upon a time there was\n" + message + "\n/again\n/exit\n");
+  const Ran talk =
+      run("--version; script -qec \"'" HEARTH_COMMAND "' chat '" HEARTH_MODELS_DIR
+          "/storyteller.gguf' --device cpu -n 2 --ctx 32 --keep 2 --template '" +
+          (folder / "template").string() + "'\" /dev/null <'" + (folder / "input").string() + "'");
+  EXPECT_NE(talk.output.find("the conversation has"), std::string::npos) << talk.output;
+  const auto first = talk.output.find("generated 2");
+  ASSERT_NE(first, std::string::npos) << talk.output;
+  EXPECT_NE(talk.output.find("generated 2", first + 1), std::string::npos) << talk.output;
+}
+#endif
+
 TEST_F(Command, ChatTakesMessagesOfSeveralLines) {
   const test::TemporaryFolder folder;
   folder.put("template", "{% for m in messages %}{{ m['content'] }} {% endfor %}");

@@ -91,10 +91,12 @@ class Conversation {
   template <class Change>
   void or_as_before(const Change& change) {
     const nlohmann::ordered_json before = messages_;
+    const std::size_t forgotten = forgotten_;
     try {
       change();
     } catch (...) {
       messages_ = before;
+      forgotten_ = forgotten;
       throw;
     }
   }
