@@ -355,6 +355,42 @@ TEST_F(ModelFiles, WhatGgufCannotSayOfATokenizerIsTold) {
   }
 }
 
+// Gemma 3 has a token for images behind its vocabulary, also where the model has no part for them.
+TEST_F(ModelFiles, AddedTokensThatTheModelDoesNotHaveAreLeftOut) {
+  const TemporaryFolder folder;
+  for (const char* name : {"config.json", "model.safetensors"})
+    std::filesystem::copy_file(stories / "f32" / name, folder / name);
+  const auto original = nlohmann::json::parse(read_text_file(stories / "f32" / "tokenizer.json"));
+  auto json = original;
+  json["added_tokens"].push_back({{"id", 2048}, {"content", "<image>"}, {"special", true}});
+  folder.put("tokenizer.json", json.dump());
+  folder.put("tokenizer_config.json", R"({"bos_token": "<|start_story|>", "eos_token": "<|end_story|>",
+    "pad_token": "<image>"})");
+  const Tokenizer expected = Tokenizer::load(stories / "f32");
+  const std::string text = "a cat <image> and a dog";
+  const EncodeOptions parse{.add_special = true, .parse_special = true};
+  export_gguf(folder.path(), folder / "model.gguf");
+  for (const auto& path : {folder.path(), folder / "model.gguf"}) {
+    SCOPED_TRACE(path.string());
+    const Model model = Model::load(path, exact);
+    EXPECT_EQ(model.tokenizer().size(), 2048);
+    EXPECT_EQ(model.tokenizer().encode(text, parse), expected.encode(text, parse));
+    EXPECT_EQ(model.tokenizer().special().eos, expected.special().eos);
+    EXPECT_EQ(model.tokenizer().special().padding, std::nullopt);
+  }
+  // What texts are made of, or begin with, is not left out.
+  const auto refused = [&] {
+    folder.put("tokenizer.json", json.dump());
+    expect_error<FormatError>([&] { Model::load(folder.path(), exact); },
+                              {"the tokenizer has 2049 tokens, the model 2048"});
+  };
+  json["post_processor"]["special_tokens"]["<|start_story|>"]["ids"] = {2048};
+  refused();
+  json = original;
+  json["model"]["vocab"]["<image>"] = 2048;
+  refused();
+}
+
 // ---- quantisation
 
 TEST(TypeMixes, GiveTheCostlyPartsMore) {

@@ -10,6 +10,8 @@
 #include "hearth/io.h"
 #include "hearth/ops.h"
 #include "io/parse_json.h"
+#include "io/tokenizer/pipeline.h"
+#include "io/tokenizer/readers.h"
 #include "llm/folder_config.h"
 #include "llm/refuse.h"
 #include "llm/weights.h"
@@ -341,9 +343,10 @@ ModelFile open_folder_model(const std::filesystem::path& path) {
     // GGUF has the 1 of Gemma's norms in them.
     return adds_one && gguf.ends_with("norm.weight") ? tensor.to(DType::f32) + 1.0 : tensor;
   };
-  model.tokenizer = [path]() -> std::optional<Tokenizer> {
+  model.tokenizer =
+      [path, tokens = static_cast<std::size_t>(model.config.vocabulary)]() -> std::optional<Tokenizer> {
     if (!has_tokenizer(path)) return {};
-    return Tokenizer::from_folder(path);
+    return Tokenizer(std::make_shared<const tokenizer::Pipeline>(tokenizer::read_folder(path, tokens)));
   };
   model.chat_template = read_chat_template(path);
   return model;

@@ -87,8 +87,8 @@ Source open_folder(const std::filesystem::path& path) {
     return !interleaves ? 0 : is("attn_q") ? heads : is("attn_k") ? groups : 0;
   };
   if (has_tokenizer(path)) {
-    auto written = tokenizer::to_gguf(tokenizer::read_folder(path), static_cast<std::size_t>(c.vocabulary),
-                                      architecture.gguf);
+    const auto tokens = static_cast<std::size_t>(c.vocabulary);
+    auto written = tokenizer::to_gguf(tokenizer::read_folder(path, tokens), tokens, architecture.gguf);
     source.metadata.merge(written.metadata);
     source.lost = std::move(written.lost);
   }

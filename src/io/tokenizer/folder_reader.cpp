@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <ranges>
 
 #include "base/file.h"
 #include "hearth/error.h"
@@ -189,6 +190,27 @@ Definition read_folder(const std::filesystem::path& path) {
   }
   if (has_config) apply_config(config, config_path.string(), !complete, definition);
   add_ends(path, definition);
+  return definition;
+}
+
+Definition read_folder(const std::filesystem::path& path, std::size_t model_tokens) {
+  Definition definition = read_folder(path);
+  const auto is_known = [&](TokenId id) { return static_cast<std::size_t>(id) < model_tokens; };
+  const auto is_added = [](const Token& token) {
+    return token.text.empty() || token.kind == TokenKind::control || token.kind == TokenKind::user_defined;
+  };
+  auto& tokens = definition.tokens;
+  const auto* bpe = std::get_if<BpeModel>(&definition.model);
+  const bool needs_none =
+      std::ranges::all_of(tokens | std::views::drop(model_tokens), is_added) &&
+      std::ranges::all_of(definition.prefix, is_known) && std::ranges::all_of(definition.suffix, is_known) &&
+      (!bpe || !bpe->merges || std::ranges::all_of(*bpe->merges, is_known, &Merge::result));
+  if (tokens.size() <= model_tokens || !needs_none) return definition;
+  tokens.resize(model_tokens);
+  auto& special = definition.special;
+  for (auto* id : {&special.bos, &special.eos, &special.unknown, &special.padding, &special.separator,
+                   &special.mask, &special.end_of_turn, &special.end_of_message})
+    if (*id && !is_known(**id)) id->reset();
   return definition;
 }
 

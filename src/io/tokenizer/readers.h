@@ -40,5 +40,9 @@ void apply_config(std::string_view text, std::string_view source, bool with_adde
 
 Definition read_gguf(const GgufFile& file);
 Definition read_folder(const std::filesystem::path& path);
+// For a model that has so many tokens: without those that were added behind them, for what the model has no
+// part for. Gemma 3 comes with a token that stands for an image, also where the model reads text only. Where
+// more than such tokens would be lost, all are left.
+Definition read_folder(const std::filesystem::path& path, std::size_t model_tokens);
 
 }  // namespace hearth::tokenizer
