@@ -355,6 +355,35 @@ TEST_F(ModelFiles, WhatGgufCannotSayOfATokenizerIsTold) {
   }
 }
 
+// Gemma's steps: spaces become marks, and then text is cut at spaces, of which none are left.
+TEST_F(ModelFiles, CutsAtSpacesThatAreMarksAreNone) {
+  auto json = nlohmann::json::parse(read_text_file(stories / "f32" / "tokenizer.json"));
+  const nlohmann::json space{{"String", " "}}, mark{{"String", "\u2581"}};
+  json["post_processor"] = nullptr;
+  json["normalizer"] = {{"type", "Replace"}, {"pattern", space}, {"content", "\u2581"}};
+  json["decoder"] = {{"type", "Replace"}, {"pattern", mark}, {"content", " "}};
+  const TemporaryFolder folder;
+  const Tokenizer plain = Tokenizer::load(folder.put("plain.json", json.dump()));
+  json["pre_tokenizer"] = {
+      {"type", "Split"}, {"pattern", space}, {"behavior", "MergedWithPrevious"}, {"invert", false}};
+  const Tokenizer cut = Tokenizer::load(folder.put("cut.json", json.dump()));
+  tokenizer::GgufTokenizer written =
+      tokenizer::to_gguf(tokenizer::read_tokenizer_json(json.dump(), "cut.json"), 2048, "gemma3");
+  EXPECT_TRUE(written.lost.empty());
+  written.metadata["general.architecture"] = std::string("gemma3");
+  GgufWriter(folder / "vocabulary.gguf", written.metadata, {}).commit();
+  const Tokenizer after = Tokenizer::load(folder / "vocabulary.gguf");
+  const std::string text = "  two  spaces " + story_text(0, 20000);
+  EXPECT_EQ(cut.encode(text), plain.encode(text));
+  EXPECT_EQ(after.encode(text), plain.encode(text));
+  EXPECT_EQ(after.decode(after.encode(text), {.skip_special = true}), text);
+  // Where there are spaces, they count.
+  json["normalizer"] = nullptr;
+  expect_error<FormatError>(
+      [&] { tokenizer::to_gguf(tokenizer::read_tokenizer_json(json.dump(), "cut.json"), 2048, "gemma3"); },
+      {"what it does with a text cannot be written"});
+}
+
 // Gemma 3 has a token for images behind its vocabulary, also where the model has no part for them.
 TEST_F(ModelFiles, AddedTokensThatTheModelDoesNotHaveAreLeftOut) {
   const TemporaryFolder folder;

@@ -32,6 +32,7 @@ class JsonReader {
     search_normalised_texts();
     auto pre_tokeniser = read_pre_tokeniser(root.object("pre_tokenizer"));
     definition_.pre_tokeniser = std::move(pre_tokeniser.steps);
+    drop_cuts_at_spaces();
     if (type == "BPE")
       read_bpe(*model, pre_tokeniser.byte_level);
     else if (type == "Unigram")
@@ -88,6 +89,19 @@ class JsonReader {
     const Normaliser normaliser(definition_.normaliser, definition_.source);
     for (auto& token : definition_.tokens)
       if (token.in_normalised_text) token.searched = normaliser.apply(token.text, true);
+  }
+
+  // Gemma's text is cut at spaces when all of them have become marks: into one piece, as without.
+  void drop_cuts_at_spaces() {
+    const auto& normaliser = definition_.normaliser;
+    const auto* last = normaliser.empty() ? nullptr : std::get_if<ReplaceStep>(&normaliser.back());
+    if (!last || last->is_pattern || last->what != " " || last->by.find(' ') != last->by.npos) return;
+    auto& steps = definition_.pre_tokeniser;
+    const auto finds_something = [](const PreTokeniserStep& step) {
+      const auto* split = std::get_if<SplitStep>(&step);
+      return !split || split->is_pattern || split->what != " " || split->invert;
+    };
+    steps.erase(steps.begin(), std::ranges::find_if(steps, finds_something));
   }
 
   void use_unknown(const std::optional<std::string>& text) {
