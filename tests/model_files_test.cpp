@@ -355,6 +355,27 @@ TEST_F(ModelFiles, WhatGgufCannotSayOfATokenizerIsTold) {
   }
 }
 
+// GPT-OSS's tokenizer takes pieces that are tokens as they are, which no name in GGUF says of its patterns.
+TEST_F(ModelFiles, PiecesThatAreTokensAreMergedAllTheSame) {
+  auto json = nlohmann::json::parse(read_text_file(shared / "tokenizers" / "gpt-2" / "tokenizer.json"));
+  const TemporaryFolder folder;
+  const auto written = [&] {
+    return tokenizer::to_gguf(tokenizer::read_tokenizer_json(json.dump(), "tokenizer.json"), 50257,
+                              "gpt-oss");
+  };
+  const auto plain = written();
+  json["model"]["ignore_merges"] = true;
+  EXPECT_TRUE(written().metadata == plain.metadata);
+  EXPECT_TRUE(written().lost.empty());
+  // " the", which many longer ones are made of
+  auto& merges = json["model"]["merges"];
+  const auto the = std::find(merges.begin(), merges.end(), "\u0120t he");
+  ASSERT_NE(the, merges.end());
+  merges.erase(the);
+  ASSERT_EQ(written().lost.size(), 1u);
+  EXPECT_TRUE(written().lost[0].ends_with("tokens stay whole which no merges make")) << written().lost[0];
+}
+
 // Gemma's steps: spaces become marks, and then text is cut at spaces, of which none are left.
 TEST_F(ModelFiles, CutsAtSpacesThatAreMarksAreNone) {
   auto json = nlohmann::json::parse(read_text_file(stories / "f32" / "tokenizer.json"));

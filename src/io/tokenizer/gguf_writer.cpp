@@ -3,10 +3,15 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "io/bytes.h"
+#include "io/tokenizer/byte_level.h"
 #include "io/tokenizer/byte_tokens.h"
 #include "io/tokenizer/known_pre_tokenisers.h"
+#include "io/tokenizer/model.h"
 #include "io/tokenizer/reader_support.h"
+#include "io/tokenizer/utf8.h"
 
 namespace hearth::tokenizer {
 namespace {
@@ -75,11 +80,35 @@ class GgufTokenizerWriter {
         refuse("its pre-tokeniser");
       pre.patterns.push_back(split->what);
     }
-    const auto name = pre_tokeniser_name(pre);
+    auto name = pre_tokeniser_name(pre);
+    // No name says it of GPT-OSS's, where it makes no difference.
+    if (!name && std::exchange(pre.whole_pieces_first, false)) {
+      name = pre_tokeniser_name(pre);
+      if (const std::size_t count = name ? tokens_without_merges(bpe) : 0; count > 0)
+        result_.lost.push_back(fmt::format("that {} tokens stay whole which no merges make", count));
+    }
     if (!name) refuse("its pre-tokeniser, which has no name there,");
     set("model", std::string("gpt2"));
     set("pre", std::string(*name));
     write_merges(*bpe.merges);
+  }
+
+  // Of those that a piece can be, how many its parts do not merge into.
+  std::size_t tokens_without_merges(const BpeModel& bpe) const {
+    const Vocabulary vocabulary(definition_.tokens, definition_.source);
+    BpeModel merging = bpe;
+    merging.options.whole_pieces_first = false;
+    const auto model = make_bpe(merging, vocabulary, definition_.special);
+    Workspace workspace;
+    std::size_t count = 0;
+    for (TokenId id = 0; id < vocabulary.size(); ++id) {
+      const auto piece = from_byte_characters(vocabulary[id].text);
+      if (vocabulary[id].kind != TokenKind::normal || !piece || piece->empty() || !is_utf8(*piece)) continue;
+      std::vector<TokenId> tokens;
+      model->encode(*piece, workspace, tokens);
+      count += tokens != std::vector{id};
+    }
+    return count;
   }
 
   static bool is_collapsing(const NormaliserStep& step) {
