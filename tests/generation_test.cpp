@@ -1,13 +1,17 @@
 // Generation: guessed tokens, contexts that move on, kinds of caches, log-probabilities.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 
 #include "default_test_device.h"
 #include "expect_error.h"
 #include "hearth/hearth.h"
 #include "hearth/llm.h"
+#include "io/tokenizer/pipeline.h"
+#include "io/tokenizer/readers.h"
 #include "llm/drafter.h"
 #include "llm/model.h"
 #include "llm/random_model.h"
@@ -188,6 +192,48 @@ TEST_F(Guesses, LeaveTheDistributionAsItIs) {
   }
   EXPECT_EQ(total, draws);
   EXPECT_LT(chi, 26.1);  // 8 degrees of freedom: p = 0.001
+}
+
+// Models of one family have their vocabularies padded to different sizes: Qwen2.5's to 151936 and 152064.
+TEST_F(Guesses, VocabulariesMayBePaddedDifferently) {
+  static constexpr std::int64_t more = 8;
+  // With a few tokens that the other has not, which it likes best.
+  const auto with_more = [&](double liked) {
+    ModelFile file = open_model(f32);
+    file.config.vocabulary += more;
+    file.tensor = [tensor = file.tensor, liked](const std::string& name) {
+      const Tensor weight = tensor(name);
+      const auto rows = [](const Tensor& all) { return narrow(all, 0, 300, more / 2); };
+      return name == "token_embd.weight" ? concat({weight, rows(weight) * liked, rows(weight) * -liked}, 0)
+                                         : weight;
+    };
+    file.tokenizer = [path = f32]() -> std::optional<Tokenizer> {
+      auto definition = tokenizer::read_folder(path);
+      for (std::int64_t i = 0; i < more; ++i)
+        definition.tokens.push_back({.text = "[PAD" + std::to_string(definition.tokens.size()) + "]",
+                                     .kind = tokenizer::TokenKind::unused});
+      return Tokenizer(std::make_shared<const tokenizer::Pipeline>(std::move(definition)));
+    };
+    return make_model(file, {.cache_dtype = DType::f32});
+  };
+  const Model model = Model::load(f32, {.cache_dtype = DType::f32});
+  const Tokens prompt = model.tokenizer().encode("Once upon a time");
+  const GenerateOptions alone{.most_tokens = is_emulated() ? 6 : 30, .sampling = {.temperature = 0}};
+  const auto check = [&](const Model& of, const Model& draft, bool is_right) {
+    GenerateOptions guessing = alone;
+    guessing.draft = draft;
+    const auto expected = Session(of).generate(prompt, alone), got = Session(of).generate(prompt, guessing);
+    EXPECT_EQ(got.tokens, expected.tokens);
+    EXPECT_EQ(got.drafted_tokens > 0, is_right);
+    EXPECT_EQ(got.accepted_tokens, got.drafted_tokens);
+    return got.tokens;
+  };
+  const Model padded = with_more(0), talkative = with_more(20);
+  check(model, padded, true);
+  check(padded, model, true);
+  check(model, talkative, false);  // what it guesses is no token
+  const Tokens text = check(talkative, model, false);
+  EXPECT_GE(*std::max_element(text.begin(), text.end()), model.tokenizer().size());
 }
 
 TEST_F(Guesses, WrongUseIsRefused) {

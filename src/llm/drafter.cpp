@@ -26,10 +26,13 @@ std::vector<TokenId> look_up(std::span<const TokenId> text, std::size_t most, st
   return {};
 }
 
-DraftModel::DraftModel(const Model& draft, const Model::State& of) : model_(draft), session_(draft) {
+DraftModel::DraftModel(const Model& draft, const Model::State& of)
+    : model_(draft),
+      session_(draft),
+      tokens_(std::min(draft.tokenizer().size(), of.tokenizer_or_throw().size())) {
   const Tokenizer &own = draft.tokenizer(), &other = of.tokenizer_or_throw();
-  bool same = own.size() == other.size();
-  for (TokenId token = 0; same && token < own.size(); ++token) same = own.text(token) == other.text(token);
+  bool same = true;
+  for (TokenId token = 0; same && token < tokens_; ++token) same = own.text(token) == other.text(token);
   if (!same)
     throw ValueError(fmt::format("[Session] the draft model {} has other tokens than {}", draft.config().name,
                                  of.config.name));
@@ -39,14 +42,17 @@ std::vector<TokenId> DraftModel::guess(std::span<const TokenId> text, Sampler sa
   const std::vector<TokenId>& seen = session_.tokens();
   const std::size_t same = common_prefix(seen, text.first(text.size() - 1));
   const auto room = static_cast<std::size_t>(model_.context());
-  if (text.size() > room) return {};
+  const auto is_shared = [&](TokenId token) { return token < tokens_; };
+  if (text.size() > room || !std::ranges::all_of(text.subspan(same), is_shared)) return {};
   count = std::min(count, room - text.size() + 1);
   session_.truncate(static_cast<std::int64_t>(same));
   std::vector<TokenId> guesses;
   std::vector<float> scores;
   while (guesses.size() < count) {
     scores = guesses.empty() ? session_.feed(text.subspan(same)) : session_.feed({&guesses.back(), 1});
-    guesses.push_back(sampler.choose(scores));
+    const TokenId next = sampler.choose(scores);
+    if (!is_shared(next)) break;
+    guesses.push_back(next);
   }
   return guesses;
 }
