@@ -2,9 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <numeric>
+#include <thread>
 
 #include "default_test_device.h"
 #include "expect_error.h"
@@ -274,6 +277,33 @@ TEST_F(Guesses, LogProbabilitiesAreOfTheModel) {
     EXPECT_EQ(got.best[0].token, std::max_element(scores.begin(), scores.end()) - scores.begin());
     scores = session.feed({&result.tokens[i], 1});
   }
+}
+
+// ---- sessions and threads
+
+// Whose pages are given back twice, or are lost, would be another's keys and values.
+TEST(Sessions, EndWhileOthersDo) {
+  const Model model = make_random_model(find_known_shape("tiny").config, {}, {.context = 64});
+  Model::State& state = *model.state();
+  constexpr std::int64_t pages = 2000000, threads = 4;  // enough that they meet
+  state.free_pages.clear();
+  state.free_pages.reserve(pages);
+  std::vector<Sequence> sequences(threads);
+  for (std::int64_t i = 0; i < pages; ++i)
+    sequences[static_cast<std::size_t>(i % threads)].pages.push_back(i);
+  std::atomic<std::int64_t> late = threads;
+  std::vector<std::thread> enders;
+  for (Sequence& sequence : sequences)
+    enders.emplace_back([&] {
+      --late;
+      while (late > 0) std::this_thread::yield();
+      state.truncate(sequence, 0);
+    });
+  for (std::thread& ender : enders) ender.join();
+  std::vector<std::int64_t> expected(pages);
+  std::iota(expected.begin(), expected.end(), 0);
+  std::sort(state.free_pages.begin(), state.free_pages.end());
+  EXPECT_TRUE(state.free_pages == expected);
 }
 
 // ---- contexts that move on

@@ -82,7 +82,8 @@ struct LoadOptions {
   bool repack = true;
 };
 
-// A model in memory. Cheap to copy; sessions of one model may not run at the same time.
+// A model in memory. Cheap to copy. Sessions of one model may not run at the same time, but begin and end
+// while another one runs.
 class Model {
  public:
   // Throws FileError; FormatError for a file that is not a model or breaks its format; Error naming an

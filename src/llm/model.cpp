@@ -323,6 +323,7 @@ bool Model::State::attends_together(Device on, std::int64_t tokens) const {
 }
 
 void Model::State::give_pages(Sequence& sequence, std::int64_t tokens) {
+  const std::lock_guard lock(mutex);
   while (static_cast<std::int64_t>(sequence.pages.size()) * page_size < tokens) {
     if (free_pages.empty()) throw ValueError("[Session] the cache of keys and values has no page left");
     sequence.pages.push_back(free_pages.back());
@@ -416,6 +417,7 @@ void Model::State::truncate(Sequence& sequence, std::int64_t count) {
     throw ValueError(fmt::format("[Session] cannot keep {} of {} tokens", count, sequence.tokens.size()));
   sequence.tokens.resize(static_cast<std::size_t>(count));
   const auto needed = static_cast<std::size_t>((count + page_size - 1) / page_size);
+  const std::lock_guard lock(mutex);
   while (sequence.pages.size() > needed) {
     free_pages.push_back(sequence.pages.back());
     sequence.pages.pop_back();

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
@@ -50,8 +51,10 @@ struct Model::State {
   // Added to scores: -infinity for ids that the tokenizer has no token for. Undefined where there are none.
   Tensor no_tokens;
   std::int64_t context = 0;
+  std::mutex mutex;  // of the next two: sessions begin and end while another one runs
   std::vector<std::int64_t> free_pages;
-  std::int64_t sequences = 0, most_sequences = 1;
+  std::int64_t sequences = 0;
+  std::int64_t most_sequences = 1;
   std::size_t weight_bytes = 0, cache_bytes = 0;
   std::int64_t parameters = 0;
   // The last stage. Arguments as of the others; it gives scores, and the best of blocks of them where they

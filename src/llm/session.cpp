@@ -16,6 +16,7 @@ std::vector<std::vector<float>> rows_of(const std::vector<float>& flat, std::int
 }  // namespace
 
 Session::State::State(std::shared_ptr<Model::State> of) : model(std::move(of)) {
+  const std::lock_guard lock(model->mutex);
   if (model->sequences == model->most_sequences)
     throw ValueError("[Session] all sequences of the model's cache are in use");
   ++model->sequences;
@@ -23,6 +24,7 @@ Session::State::State(std::shared_ptr<Model::State> of) : model(std::move(of)) {
 
 Session::State::~State() {
   model->truncate(sequence, 0);
+  const std::lock_guard lock(model->mutex);
   --model->sequences;
 }
 
