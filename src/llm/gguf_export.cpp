@@ -181,7 +181,8 @@ class Exporter {
     }
     const NoGrad no_gradients;
     const DeviceScope host{Device{}};
-    const Tensor rows = as_rows(source_.tensor(tensor.name));
+    // Here and not with each part: what is stacked of all experts would be stacked for each.
+    const Tensor rows = as_rows(source_.tensor(tensor.name).eval());
     const std::int64_t count = rows.size(0), columns = rows.shape().size() > 1 ? rows.size(1) : 1;
     const std::vector<std::int64_t> order = row_order(count, heads, source_.rope_size);
     const std::vector<float> importance =
