@@ -244,6 +244,23 @@ TEST_F(Command, ChatTakesMessagesOfSeveralLines) {
   EXPECT_EQ(messages[0]["content"], "Once upon\na time");
 }
 
+// Here no file may have more than 4096 bytes, elsewhere a disk is full.
+TEST_F(Command, ChatKeepsTheFileThatItCannotReplace) {
+  const test::TemporaryFolder folder;
+  folder.put("template", "{{ messages }}");
+  folder.put("saved", "what was said before");
+  const std::string long_talk = R"([{"role": "user", "content": ")" + std::string(20000, 'a') + R"("}])";
+  folder.put("input", "/load " + folder.put("talk", long_talk).string() + "\n/save " +
+                          (folder / "saved").string() + "\n");
+  const Ran talk = run("chat '" HEARTH_MODELS_DIR "/storyteller.gguf' --device cpu -q --template '" +
+                           (folder / "template").string() + "' <'" + (folder / "input").string() + "'",
+                       "trap '' XFSZ; ulimit -f 8; ");
+  EXPECT_EQ(talk.status, 1);
+  EXPECT_NE(talk.errors.find((folder / "saved").string()), std::string::npos) << talk.errors;
+  std::ifstream saved(folder / "saved");
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(saved), {}), "what was said before");
+}
+
 TEST_F(Command, ChatLoadsConversationsOnly) {
   const test::TemporaryFolder folder;
   folder.put("template", "{{ messages }}");

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <fstream>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -167,10 +166,7 @@ class Conversation {
 
   void save(const std::string& path) const {
     if (path.empty()) throw ValueError("/save needs the name of a file");
-    const std::string text = messages_.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
-    std::ofstream file(path, std::ios::binary);
-    file << text << std::flush;
-    if (!file) throw FileError(fmt::format("cannot write {}", path));
+    write_atomically(path, messages_.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
   }
 
   static nlohmann::ordered_json parsed(const std::string& path) {
