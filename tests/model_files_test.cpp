@@ -12,6 +12,7 @@
 #include "hearth/llm.h"
 #include "hearth/quantise.h"
 #include "io/tokenizer/gguf_writer.h"
+#include "io/tokenizer/known_pre_tokenisers.h"
 #include "io/tokenizer/readers.h"
 #include "llm/gguf_export.h"
 #include "llm/importance.h"
@@ -374,6 +375,26 @@ TEST_F(ModelFiles, PiecesThatAreTokensAreMergedAllTheSame) {
   merges.erase(the);
   ASSERT_EQ(written().lost.size(), 1u);
   EXPECT_TRUE(written().lost[0].ends_with("tokens stay whole which no merges make")) << written().lost[0];
+}
+
+// Phi-4's steps: matches stay and what is between them goes, which is nothing.
+TEST_F(ModelFiles, MatchesAloneAreAllThereIs) {
+  auto json = nlohmann::json::parse(read_text_file(shared / "tokenizers" / "gpt-2" / "tokenizer.json"));
+  const auto written = [&](const std::string& pattern, const char* behaviour, bool invert) {
+    const nlohmann::json split{
+        {"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", behaviour}, {"invert", invert}},
+        bytes{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
+    json["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {split, bytes}}};
+    return tokenizer::to_gguf(tokenizer::read_tokenizer_json(json.dump(), "tokenizer.json"), 50257, "phi3");
+  };
+  for (const std::string& pattern : {tokenizer::cl100k_pattern(), tokenizer::o200k_pattern()})
+    EXPECT_TRUE(written(pattern, "Removed", true).metadata == written(pattern, "Isolated", false).metadata);
+  for (const auto& [behaviour, invert] : {std::pair{"Removed", false}, std::pair{"MergedWithNext", true}})
+    expect_error<FormatError>([&, &behaviour = behaviour,
+                               &invert = invert] { written(tokenizer::cl100k_pattern(), behaviour, invert); },
+                              {"its pre-tokeniser cannot be written"});
+  expect_error<FormatError>([&] { written("[a-z]+", "Removed", true); },
+                            {"its pre-tokeniser cannot be written"});
 }
 
 // Gemma's steps: spaces become marks, and then text is cut at spaces, of which none are left.

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "io/bytes.h"
@@ -76,8 +77,7 @@ class GgufTokenizerWriter {
     }
     for (const auto& step : definition_.pre_tokeniser) {
       const auto* split = std::get_if<SplitStep>(&step);
-      if (!split || !split->is_pattern || split->behaviour != SplitBehaviour::isolated || split->invert)
-        refuse("its pre-tokeniser");
+      if (!split || !split->is_pattern || !cuts_around_matches(*split)) refuse("its pre-tokeniser");
       pre.patterns.push_back(split->what);
     }
     auto name = pre_tokeniser_name(pre);
@@ -91,6 +91,15 @@ class GgufTokenizerWriter {
     set("model", std::string("gpt2"));
     set("pre", std::string(*name));
     write_merges(*bpe.merges);
+  }
+
+  // Whether all stays, the matches of the pattern and what is between them. Phi-4 leaves out what is between
+  // the matches of a pattern that matches everything.
+  static bool cuts_around_matches(const SplitStep& split) {
+    if (split.behaviour == SplitBehaviour::isolated) return !split.invert;
+    const auto patterns = {gpt2_pattern(), cl100k_pattern(), o200k_pattern()};
+    return split.behaviour == SplitBehaviour::removed && split.invert &&
+           std::ranges::find(patterns, split.what) != patterns.end();
   }
 
   // Of those that a piece can be, how many its parts do not merge into.
