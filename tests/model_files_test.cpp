@@ -426,6 +426,48 @@ TEST_F(ModelFiles, CutsAtSpacesThatAreMarksAreNone) {
       {"what it does with a text cannot be written"});
 }
 
+// Gemma's runs of spaces have one score: their merges are in the order of lengths, not one token after the
+// other.
+TEST_F(ModelFiles, MergesOfRunsMayBeMixed) {
+  auto json = nlohmann::json::parse(read_text_file(stories / "f32" / "tokenizer.json"));
+  json["post_processor"] = nullptr;
+  json["normalizer"] = {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "\u2581"}};
+  const auto run = [](std::size_t length) {
+    std::string text;
+    for (std::size_t i = 0; i < length; ++i) text += "\u2581";
+    return text;
+  };
+  constexpr std::size_t longest = 5;
+  auto &vocabulary = json["model"]["vocab"], &merges = json["model"]["merges"];
+  for (std::size_t length = 2; length <= longest; ++length) {
+    const auto id = vocabulary.size();
+    vocabulary[run(length)] = id;
+    json["added_tokens"].push_back(
+        {{"id", id}, {"content", run(length)}, {"special", false}, {"normalized", false}});
+  }
+  for (std::size_t left = longest - 1; left > 0; --left)
+    for (std::size_t right = longest - left; right > 0; --right)
+      merges.push_back(nlohmann::json::array({run(left), run(right)}));
+  const TemporaryFolder folder;
+  const auto written = [&] {
+    const auto definition = tokenizer::read_tokenizer_json(json.dump(), "tokenizer.json");
+    return tokenizer::to_gguf(definition, definition.tokens.size(), "gemma3").metadata;
+  };
+  GgufMetadata metadata = written();
+  metadata["general.architecture"] = std::string("gemma3");
+  GgufWriter(folder / "vocabulary.gguf", metadata, {}).commit();
+  const Tokenizer before = Tokenizer::load(folder.put("tokenizer.json", json.dump())),
+                  after = Tokenizer::load(folder / "vocabulary.gguf");
+  for (std::size_t spaces = 0; spaces < 4 * longest; ++spaces) {
+    const std::string text = "a" + std::string(spaces, ' ') + "cat" + std::string(spaces, ' ');
+    EXPECT_EQ(after.encode(text), before.encode(text)) << spaces;
+  }
+  EXPECT_EQ(before.encode("     ").size(), 1u);
+  // Of other tokens an order that no scores have would change what texts become.
+  for (auto& token : json["added_tokens"]) token["special"] = true;
+  expect_error<FormatError>(written, {"an order of merges that no scores have"});
+}
+
 // Gemma 3 has a token for images behind its vocabulary, also where the model has no part for them.
 TEST_F(ModelFiles, AddedTokensThatTheModelDoesNotHaveAreLeftOut) {
   const TemporaryFolder folder;

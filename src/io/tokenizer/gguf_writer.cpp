@@ -11,6 +11,7 @@
 #include "io/tokenizer/byte_tokens.h"
 #include "io/tokenizer/known_pre_tokenisers.h"
 #include "io/tokenizer/model.h"
+#include "io/tokenizer/normaliser.h"
 #include "io/tokenizer/reader_support.h"
 #include "io/tokenizer/utf8.h"
 
@@ -163,14 +164,27 @@ class GgufTokenizerWriter {
   // makes comes last.
   void score_merges(const std::vector<Merge>& merges) {
     scores_.assign(size_, -static_cast<float>(merges.size()));
-    std::vector<bool> made(size_);
-    for (std::size_t rank = 0; rank < merges.size(); ++rank) {
-      const auto result = static_cast<std::size_t>(merges[rank].result);
-      if (rank > 0 && merges[rank - 1].result == merges[rank].result) continue;
-      if (made[result]) refuse("an order of merges that no scores have");
-      made[result] = true;
-      scores_[result] = -static_cast<float>(rank);
+    const auto result = [&](std::size_t rank) { return static_cast<std::size_t>(merges[rank].result); };
+    std::vector<std::size_t> last(size_);
+    for (std::size_t rank = 0; rank < merges.size(); ++rank) last[result(rank)] = rank;
+    for (std::size_t first = 0, end; first < merges.size(); first = end) {
+      end = last[result(first)] + 1;
+      for (std::size_t rank = first; rank < end; ++rank) {
+        end = std::max(end, last[result(rank)] + 1);
+        if (result(rank) != result(first) && !(may_be_equal(result(first)) && may_be_equal(result(rank))))
+          refuse("an order of merges that no scores have");
+        scores_[result(rank)] = -static_cast<float>(first);
+      }
     }
+  }
+
+  // Tokens whose merges may come in any order among each other: those that a text is cut at before anything
+  // is merged, and runs of spaces, of which the leftmost grows first in any case.
+  bool may_be_equal(std::size_t id) const {
+    const Token& token = definition_.tokens[id];
+    std::string rest = token.text;
+    replace_all(rest, space_mark, "");
+    return token.kind == TokenKind::user_defined && (rest.empty() || rest.size() == token.text.size());
   }
 
   void write_merges(const std::vector<Merge>& merges) {
