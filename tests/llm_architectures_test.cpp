@@ -371,6 +371,26 @@ TEST(MultimodalFolder, LanguageModelIsFound) {
   }
 }
 
+// As Qwen's documentation has it: max_position_embeddings stays what it was without YaRN.
+TEST(YarnFolder, ContextIsWhatItStretchesTo) {
+  const Golden& model = golden("qwen3");
+  const auto context = [&](const nlohmann::json& rope) {
+    nlohmann::json config = model.json["config"];
+    config.erase("rope_parameters");
+    config["max_position_embeddings"] = 80;
+    config["rope_scaling"] = rope;
+    const test::TemporaryFolder folder;
+    write_folder(folder.path(), config, model.tensors());
+    return Model::load(folder.path(), options_for(model, {})).config().context;
+  };
+  const auto yarn = [](double factor) -> nlohmann::json {
+    return {{"rope_type", "yarn"}, {"factor", factor}, {"original_max_position_embeddings", 64}};
+  };
+  EXPECT_EQ(context(yarn(4)), 256);
+  EXPECT_EQ(context(yarn(1)), 80);
+  EXPECT_EQ(context(nullptr), 80);
+}
+
 // ---- what is refused, and how
 
 class RefusedFolder : public testing::Test {

@@ -517,6 +517,10 @@ TEST(TypeMixes, GiveTheCostlyPartsMore) {
   EXPECT_EQ(type("blk.31.ffn_down.weight", matrix), DType::q6_k);
   EXPECT_EQ(type("blk.4.ffn_down.weight", matrix), DType::q4_k);
   EXPECT_EQ(type("blk.6.ffn_down.weight", matrix), DType::q6_k);
+  for (const auto& [name, costly] : {std::pair("blk.23.ffn_down.weight", true),
+                                     {"blk.22.ffn_down.weight", false},
+                                     {"blk.24.ffn_down.weight", true}})  // of 28: from 24.5 on, rounded down
+    EXPECT_EQ(wanted_type(mix, {name, matrix, 28, false}), costly ? DType::q6_k : DType::q4_k) << name;
   EXPECT_EQ(type("output.weight", matrix), DType::q6_k);
   EXPECT_EQ(type("token_embd.weight", matrix), DType::q4_k);
   EXPECT_EQ(type("token_embd.weight", matrix, true), DType::q6_k);

@@ -184,6 +184,10 @@ void read_ropes(const Members& members, const Architecture& architecture, ModelC
     return;
   }
   c.rope = read_rope(rope, members, c, gemma3 ? 1e6 : 1e4);
+  // Who adds it to a config.json, as Qwen's documentation says, leaves what is said of the context.
+  if (const auto& yarn = c.rope.yarn)
+    c.context =
+        std::max(c.context, static_cast<std::int64_t>(std::min(yarn->factor * yarn->original_context, 1e12)));
   if (gemma3) c.local_rope = plain_rope(members.positive("rope_local_base_freq", 1e4), c.head_size);
 }
 

@@ -50,7 +50,7 @@ std::int64_t layer_of(std::string_view name) {
 
 bool is_costly_layer(std::int64_t layer, std::int64_t layers) {
   const std::int64_t eighth = layers / 8;
-  return layer < eighth || layer >= layers - eighth || (layer - eighth) % 3 == 2;
+  return layer < eighth || layer >= layers * 7 / 8 || (layer - eighth) % 3 == 2;
 }
 
 }  // namespace
