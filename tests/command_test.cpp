@@ -70,6 +70,7 @@ TEST_F(Command, WhatCannotBeWrittenIsAnError) {
   // Before the work whose results would be lost.
   for (const char* work :
        {"bench llm --shape tiny --device cpu --profile /nonexistent/x", "hrm generate -o /nonexistent/x",
+        "kernels build --arch gfx1100 --workload 'rope f16' --markdown /nonexistent/x",
         "imatrix '" HEARTH_MODELS_DIR "/storyteller.gguf' '" HEARTH_MODELS_DIR
         "/storyteller.gguf' -o /nonexistent/x"}) {
     const Ran ran = run(work);

@@ -13,6 +13,7 @@
 #include "base/say.h"
 #include "cli/commands.h"
 #include "cli/kernel_build.h"
+#include "cli/output_file.h"
 #include "cli/table.h"
 #include "gpu/kernel_cache.h"
 #include "hearth/device.h"
@@ -226,6 +227,7 @@ void show_progress(std::size_t done, std::size_t all) {
 }
 
 int build_all(const KernelsOptions& options) {
+  if (!options.markdown_file.empty()) check_writable(options.markdown_file);
   std::vector<NeededKernel> needed;
   const auto chosen = workloads(options);
   const auto chips = architectures(options);
