@@ -328,6 +328,26 @@ TEST_F(Command, WrongUseIsStatus2) {
   }
 }
 
+// Whatever it was that was asked for.
+TEST_F(Command, JsonIsAllThatIsPrintedWhereItIsWanted) {
+  const test::TemporaryFolder folder;
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += "Once upon a time there was cat number " + std::to_string(i) + ".\n";
+  const Ran prepared =
+      run("train lm --device cpu --vocabulary 280 --tokens 1k --batch 1 --context 16 --prepare "
+          "--json --data '" +
+          folder.put("text", text).string() + "' -o '" + (folder / "run").string() + "'");
+  EXPECT_EQ(prepared.status, 0) << prepared.errors;
+  const auto json = nlohmann::json::parse(prepared.output, nullptr, false);
+  ASSERT_TRUE(json.is_object()) << prepared.output;
+  EXPECT_EQ(json["tokens_per_step"], 16);
+  EXPECT_EQ(json["steps_planned"], 63);
+  const auto cleared = nlohmann::json::parse(
+      run("tune --clear --json", "XDG_CACHE_HOME='" + folder.path().string() + "' ").output, nullptr, false);
+  ASSERT_TRUE(cleared.is_object());
+  EXPECT_TRUE(cleared["entries"].empty());
+}
+
 TEST_F(Command, TuningIsShownAndForgotten) {
   const test::TemporaryFolder folder;
   std::filesystem::create_directories(folder / "hearth");

@@ -93,8 +93,14 @@ int run(const LanguageModelTraining& options) {
     write_profile_trace(options.profile);
   }
   if (training.prepare_only) {
-    fmt::print("prepared in {}: {} steps of {} tokens\n", options.folder, result.steps_planned,
-               result.tokens_per_step);
+    if (options.json)
+      fmt::print("{}\n", nlohmann::json{{"folder", options.folder},
+                                        {"steps_planned", result.steps_planned},
+                                        {"tokens_per_step", result.tokens_per_step}}
+                             .dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+    else
+      fmt::print("prepared in {}: {} steps of {} tokens\n", options.folder, result.steps_planned,
+                 result.tokens_per_step);
     return success;
   }
   if (options.json) fmt::print("{}\n", to_json(result).dump(2));

@@ -200,7 +200,8 @@ int measure(const TuneOptions& options) {
 int run(const TuneOptions& options) {
   if (!options.clear) return options.show ? show(options) : measure(options);
   gpu::tuner().clear();
-  if (!options.json) fmt::print("{} is gone\n", gpu::tuner().file().string());
+  if (options.json) return show(options);
+  fmt::print("{} is gone\n", gpu::tuner().file().string());
   return success;
 }
 
