@@ -104,6 +104,21 @@ TEST_F(Command, AFileWithoutPuzzlesIsAnError) {
   EXPECT_NE(none.errors.find("has no puzzles"), std::string::npos) << none.errors;
 }
 
+// As names in files and of files may be; JSON is UTF-8.
+TEST_F(Command, NamesThatAreNotUtf8ArePartOfJsonAllTheSame) {
+  const test::TemporaryFolder folder;
+  folder.put("puzzles.csv",
+             "source,question,answer\n"
+             "caf\xe9,53..7....6..195....98....6.8...6...34..8.3..17...2...6.6....28....419..5....8..79,"
+             "534678912672195348198342567859761423426853791713924856961537284287419635345286179\n");
+  const Ran ran = run("hrm eval '" HEARTH_MODELS_DIR "/sudoku.safetensors' --device cpu --json --data '" +
+                      (folder / "puzzles.csv").string() + "'");
+  EXPECT_EQ(ran.status, 0) << ran.errors;
+  const auto json = nlohmann::json::parse(ran.output, nullptr, false);
+  ASSERT_TRUE(json.is_array()) << ran.output;
+  EXPECT_EQ(json[0]["set"], "caf\ufffd");
+}
+
 // What is said to whoever watches may be lost, and nothing else with it.
 TEST_F(Command, WorksWhenNobodyCanBeTold) {
   const std::string story =

@@ -181,7 +181,7 @@ void print_json(const llm::Model& model, const std::vector<Row>& rows, double ba
                             {"read_bandwidth", bandwidth},
                             {"sequences", model.state()->most_sequences},
                             {"rows", list}};
-  fmt::print("{}\n", json.dump(2));
+  fmt::print("{}\n", json_text(json));
 }
 
 void print_table(const llm::Model& model, const std::vector<Row>& rows, double bandwidth) {

@@ -72,7 +72,7 @@ int print_devices(bool json) {
   if (json) {
     nlohmann::json list = nlohmann::json::array();
     for (const DeviceInfo& info : infos) list.push_back(to_json(info));
-    fmt::print("{}\n", list.dump(2));
+    fmt::print("{}\n", json_text(list));
     return success;
   }
   Table table{

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/table.h"
 #include "gpu/doctor.h"
 #include "hearth/device.h"
 #include "hearth/error.h"
@@ -121,7 +122,7 @@ void print_json(const std::vector<Finding>& findings, bool healthy, const std::s
                     {"found", finding.found},
                     {"fix", finding.fix.empty() ? nlohmann::json() : nlohmann::json(finding.fix)}});
   const nlohmann::json report{{"healthy", healthy}, {"device", device}, {"findings", list}};
-  fmt::print("{}\n", report.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+  fmt::print("{}\n", json_text(report));
 }
 
 int examine_machine(const DoctorOptions& options) {

@@ -8,6 +8,7 @@
 
 #include "base/say.h"
 #include "cli/hrm.h"
+#include "cli/table.h"
 #include "hearth/config.h"
 #include "hearth/device.h"
 #include "hearth/ops.h"
@@ -73,17 +74,16 @@ int run_bench(const BenchCommand& command) {
   const double operations = step_operations(*model, command.batch);
   const PlanStats stats = last_plan_stats();
   if (command.json) {
-    fmt::print("{}\n", nlohmann::json{{"model", command.model.name},
-                                      {"parameters", model->parameter_count()},
-                                      {"batch", command.batch},
-                                      {"milliseconds", median * 1e3},
-                                      {"fastest_milliseconds", seconds.front() * 1e3},
-                                      {"first_step_seconds", first},
-                                      {"tflop", operations * 1e-12},
-                                      {"tflop_per_second", operations * 1e-12 / median},
-                                      {"kernels", stats.steps},
-                                      {"arena_bytes", stats.arena_bytes}}
-                           .dump(2));
+    fmt::print("{}\n", json_text({{"model", command.model.name},
+                                  {"parameters", model->parameter_count()},
+                                  {"batch", command.batch},
+                                  {"milliseconds", median * 1e3},
+                                  {"fastest_milliseconds", seconds.front() * 1e3},
+                                  {"first_step_seconds", first},
+                                  {"tflop", operations * 1e-12},
+                                  {"tflop_per_second", operations * 1e-12 / median},
+                                  {"kernels", stats.steps},
+                                  {"arena_bytes", stats.arena_bytes}}));
   } else {
     fmt::print(
         "{} parameters, batch {}: {:.2f} ms a step ({:.2f} the fastest), {:.2f} TFLOP, {:.1f} TFLOP/s\n",

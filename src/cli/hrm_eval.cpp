@@ -149,7 +149,7 @@ int run_eval(const EvalCommand& command) {
         table.back()[0].insert(0, "  ");
       }
   }
-  fmt::print("{}", command.json ? json.dump(2) + "\n" : plain(table));
+  fmt::print("{}", command.json ? json_text(json) + "\n" : plain(table));
   if (!interrupt.requested()) return success;
   say("interrupted; these are the puzzles until then\n");
   return interrupted;

@@ -10,6 +10,7 @@
 
 #include "base/say.h"
 #include "cli/hrm.h"
+#include "cli/table.h"
 #include "hearth/error.h"
 #include "hearth/hrm_train.h"
 
@@ -74,13 +75,12 @@ int run_solve(const SolveCommand& command) {
   const auto result = hrm::solve(reasoner, std::span(&clues, 1), options)[0];
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (command.json) {
-    fmt::print("{}\n", nlohmann::json{{"solved", result.solved},
-                                      {"grid", hrm::to_text(result.grid)},
-                                      {"segments", result.segments},
-                                      {"attempts", result.attempts},
-                                      {"milliseconds", seconds * 1e3},
-                                      {"trace", trace}}
-                           .dump(2));
+    fmt::print("{}\n", json_text({{"solved", result.solved},
+                                  {"grid", hrm::to_text(result.grid)},
+                                  {"segments", result.segments},
+                                  {"attempts", result.attempts},
+                                  {"milliseconds", seconds * 1e3},
+                                  {"trace", trace}}));
   } else if (command.quiet) {
     fmt::print("{}\n", hrm::to_text(result.grid));
   } else {

@@ -10,6 +10,7 @@
 #include "cli/ending.h"
 #include "cli/hrm.h"
 #include "cli/output_file.h"
+#include "cli/table.h"
 #include "cli/timing.h"
 #include "hearth/error.h"
 #include "hearth/hrm_train.h"
@@ -72,7 +73,7 @@ int run_train(const TrainCommand& command) {
       for (const auto& [name, value] : line.figures)
         json["evaluations"][std::to_string(line.step)][name] = value;
     if (!result.lines.empty()) json["steps_per_second"] = result.lines.back().steps_per_second;
-    fmt::print("{}\n", json.dump(2));
+    fmt::print("{}\n", json_text(json));
   }
   if (result.ending == train::Ending::interrupted) {
     say("interrupted at step {}; saved; go on with --resume and the same options\n", result.steps);

@@ -169,7 +169,7 @@ void print_json(const std::string& path, const Contents& contents, const std::ma
   const nlohmann::json whole{{"path", path},         {"format", contents.format},
                              {"metadata", metadata}, {"tensors", tensors},
                              {"types", types},       {"total", figures(all)}};
-  fmt::print("{}\n", whole.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+  fmt::print("{}\n", json_text(whole));
 }
 
 void print_tables(const std::string& path, const Contents& contents, const std::map<std::string, Sum>& sums,

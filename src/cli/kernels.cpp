@@ -243,7 +243,7 @@ int build_all(const KernelsOptions& options) {
   if (options.json) {
     nlohmann::json list = nlohmann::json::array();
     for (const BuiltKernel& built : all) list.push_back(to_json(built));
-    fmt::print("{}\n", list.dump(2));
+    fmt::print("{}\n", json_text(list));
   } else {
     const gpu::CompilerStats stats = gpu::compiler_stats();
     fmt::print("{}\n{}\n{} kernels; {} texts compiled now in {:.1f} s; kept in {}\n", plain(table_of(all)),
@@ -301,7 +301,7 @@ int list_cache(const KernelsOptions& options) {
                                 {"kernels", total.files},
                                 {"bytes", total.bytes},
                                 {"architectures", list}};
-    fmt::print("{}\n", report.dump(2));
+    fmt::print("{}\n", json_text(report));
     return success;
   }
   const auto kibibytes = [](std::uint64_t bytes) { return fmt::format("{} KiB", (bytes + 1023) / 1024); };

@@ -86,7 +86,7 @@ int quantize(const QuantizeOptions& options) {
   for (const std::string& lost : result.lost)
     say("hearth: warning: the file cannot say {}; some texts will have other tokens\n", lost);
   if (options.json) {
-    fmt::print("{}\n", to_json(result).dump(2));
+    fmt::print("{}\n", json_text(to_json(result)));
     return success;
   }
   fmt::print("{}", plain(table_of(result)));

@@ -12,6 +12,7 @@
 #include "base/say.h"
 #include "cli/commands.h"
 #include "cli/language_model.h"
+#include "cli/table.h"
 #include "hearth/error.h"
 #include "train/interrupt.h"
 
@@ -101,8 +102,7 @@ int run(const RunOptions& options) {
   };
   const llm::GenerateResult result = generated();
   show("\n");
-  if (options.json)
-    fmt::print("{}\n", to_json(result, model).dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+  if (options.json) fmt::print("{}\n", json_text(to_json(result, model)));
   if (!options.quiet) say("{}\n", speed_text(result));
   return interrupt.requested() ? interrupted : success;
 }

@@ -49,6 +49,10 @@ std::string in_quotes(std::string_view text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
+std::string json_text(const nlohmann::json& json) {
+  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
 std::string escaped(std::string_view text) {
   const std::string quoted = in_quotes(text);
   return quoted.substr(1, quoted.size() - 2);

@@ -79,7 +79,7 @@ int perplexity(const TextOptions& options) {
                               {"standard_error", result.error},    {"tokens", result.tokens},
                               {"windows", result.windows},         {"tokens_per_second", speed},
                               {"complete", !interrupt.requested()}};
-    fmt::print("{}\n", json.dump(2));
+    fmt::print("{}\n", json_text(json));
   } else {
     fmt::print("perplexity {:.4f} +- {:.4f} ({} tokens in {} windows, {:.0f}/s){}\n", result.value(),
                result.value() * result.error, result.tokens, result.windows, speed,

@@ -12,6 +12,7 @@
 #include "cli/digits.h"
 #include "cli/ending.h"
 #include "cli/output_file.h"
+#include "cli/table.h"
 #include "cli/train_lm.h"
 #include "hearth/config.h"
 #include "hearth/device.h"
@@ -75,7 +76,7 @@ int run_mnist(const TrainOptions& options) {
   }
 
   const train::Result& result = outcome.result;
-  if (options.json) fmt::print("{}\n", to_json(outcome).dump(2));
+  if (options.json) fmt::print("{}\n", json_text(to_json(outcome)));
   if (result.ending == train::Ending::interrupted) {
     say("interrupted at step {}; {}\n", result.steps,
         options.checkpoints.empty() ? "nothing is kept without --checkpoint"

@@ -13,6 +13,7 @@
 #include "cli/device_options.h"
 #include "cli/ending.h"
 #include "cli/output_file.h"
+#include "cli/table.h"
 #include "hearth/config.h"
 #include "hearth/device.h"
 #include "hearth/profile.h"
@@ -94,16 +95,15 @@ int run(const LanguageModelTraining& options) {
   }
   if (training.prepare_only) {
     if (options.json)
-      fmt::print("{}\n", nlohmann::json{{"folder", options.folder},
-                                        {"steps_planned", result.steps_planned},
-                                        {"tokens_per_step", result.tokens_per_step}}
-                             .dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+      fmt::print("{}\n", json_text({{"folder", options.folder},
+                                    {"steps_planned", result.steps_planned},
+                                    {"tokens_per_step", result.tokens_per_step}}));
     else
       fmt::print("prepared in {}: {} steps of {} tokens\n", options.folder, result.steps_planned,
                  result.tokens_per_step);
     return success;
   }
-  if (options.json) fmt::print("{}\n", to_json(result).dump(2));
+  if (options.json) fmt::print("{}\n", json_text(to_json(result)));
   if (result.run.ending == train::Ending::interrupted) {
     say("interrupted at step {}; go on with --resume and the same options\n", result.run.steps);
     return interrupted;

@@ -164,7 +164,7 @@ void print_entries(const Entries& entries) {
 int show(const TuneOptions& options) {
   const Entries entries = gpu::tuner().entries();
   if (options.json)
-    fmt::print("{}\n", to_json(entries).dump(2));
+    fmt::print("{}\n", json_text(to_json(entries)));
   else
     print_entries(entries);
   return success;
