@@ -535,6 +535,17 @@ TEST_F(ModelCommand, InspectsFilesAndFolders) {
             std::string::npos);
 }
 
+// However the shell has completed it.
+TEST_F(ModelCommand, AModelIsCalledAsItsFolder) {
+  const std::string rest = " Once -n 1 --device cpu";
+  for (const Ran& ran :
+       {run("run '" + stories_folder + "'" + rest), run("run '" + stories_folder + "/'" + rest),
+        run("run ." + rest, "cd '" + stories_folder + "' && ")}) {
+    EXPECT_EQ(ran.status, 0);
+    EXPECT_NE(ran.errors.find("\nf32: llama"), std::string::npos) << ran.errors;
+  }
+}
+
 TEST_F(ModelCommand, Tokenizes) {
   const auto json =
       nlohmann::json::parse(run("tokenize '" + stories_folder + "' --json Once upon a time").output);

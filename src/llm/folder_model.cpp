@@ -289,6 +289,11 @@ std::vector<std::string> gguf_names(const Shards& shards,
   return names;
 }
 
+// Of a folder, as it was written: "model", "model/", or "." in it.
+std::string name_of(const std::filesystem::path& folder) {
+  return (std::filesystem::absolute(folder) / "").lexically_normal().parent_path().filename().string();
+}
+
 }  // namespace
 
 bool has_tokenizer(const std::filesystem::path& folder) {
@@ -305,7 +310,7 @@ ModelFile open_folder_model(const std::filesystem::path& path) {
   ModelFile model;
   model.path = path;
   model.config = read_folder_config(json, architecture, config_path);
-  model.config.name = path.filename().string();
+  model.config.name = name_of(path);
   const auto shards = std::make_shared<const Shards>(path);
   // Where they are tied, the output is not a matrix of its own, whatever the files have.
   const bool tied = (json.contains("tie_word_embeddings") && json["tie_word_embeddings"] == true) ||
