@@ -1,5 +1,6 @@
 // The `hearth` command as a user or a script meets it: output, errors, exit statuses.
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -246,6 +247,21 @@ TEST_F(Command, ChatKeepsTheConversationWhereAMessageIsTooLong) {
   EXPECT_NE(talk.output.find("generated 2", first + 1), std::string::npos) << talk.output;
 }
 #endif
+
+// Who is not there to ask on is not answered on.
+TEST_F(Command, ChatEndsWhereItIsInterruptedUnlessItIsATalk) {
+  const test::TemporaryFolder folder;
+  folder.put("template", "{% for m in messages %}{{ m['content'] }} {% endfor %}");
+  folder.put("input", "Once upon a time\nThe cat\nThe dog\n");
+  for (const std::string signal : {"INT", "TERM"}) {
+    const Ran talk = run("chat '" HEARTH_MODELS_DIR
+                         "/storyteller.gguf' --device cpu -n -1 --keep 4 --logit-bias "
+                         "0=-inf --template '" +
+                             (folder / "template").string() + "' <'" + (folder / "input").string() + "'",
+                         "timeout --preserve-status -s " + signal + " -k 30 3 ");
+    EXPECT_TRUE(talk.status == 130 || talk.status == 128 + SIGTERM) << talk.status << talk.errors;
+  }
+}
 
 TEST_F(Command, ChatTakesMessagesOfSeveralLines) {
   const test::TemporaryFolder folder;

@@ -78,6 +78,9 @@ class Conversation {
     return true;
   }
 
+  // What stopped the last answer; 0: it came to its end.
+  int signal() const { return signal_; }
+
  private:
   void begin(const std::string& system) {
     system_ = system;
@@ -139,6 +142,7 @@ class Conversation {
     });
     show(reader.finish());
     fmt::print("\n");
+    signal_ = interrupt.signal();
     if (generate_.sampling.seed != 0) ++generate_.sampling.seed;  // /again gives another answer
     if (!options_.quiet) say("[{}]\n", speed_text(result));
     messages_.push_back({{"role", "assistant"}, {"content", text}});
@@ -199,6 +203,7 @@ class Conversation {
   std::string system_;
   nlohmann::ordered_json messages_;
   std::size_t forgotten_ = 0;  // messages for which there was no room any more
+  int signal_ = 0;
 };
 
 // What the user says: a line, and those after it while a backslash ends them. Nothing: that was all.
@@ -234,6 +239,8 @@ int chat(const ChatCommandOptions& options) {
       say("hearth: error: {}\n", error.what());
       if (!terminal) return failure;
     }
+    // At a terminal Ctrl-C asks for quiet, and the talk goes on.
+    if (conversation.signal() == SIGTERM || (conversation.signal() != 0 && !terminal)) return interrupted;
   }
   if (terminal) fmt::print("\n");
   return success;

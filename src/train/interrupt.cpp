@@ -9,12 +9,12 @@
 namespace hearth::train {
 namespace {
 
-std::atomic<bool> interrupt_requested{false};
+std::atomic<int> interrupt_signal{0};
 std::atomic<const char*> interrupt_text{""};
-static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<const char*>::is_always_lock_free);
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<const char*>::is_always_lock_free);
 
-extern "C" void request_interrupt(int) {
-  interrupt_requested.store(true);
+extern "C" void request_interrupt(int number) {
+  interrupt_signal.store(number);
   const char* const text = interrupt_text.load();
   [[maybe_unused]] const auto written = write(STDERR_FILENO, text, std::strlen(text));
 }
@@ -23,7 +23,7 @@ extern "C" void request_interrupt(int) {
 
 InterruptGuard::InterruptGuard(bool enabled, const char* says) : enabled_(enabled) {
   if (!enabled_) return;
-  interrupt_requested.store(false);
+  interrupt_signal.store(0);
   interrupt_text.store(says);
   struct sigaction action {};
   action.sa_handler = request_interrupt;
@@ -40,6 +40,6 @@ InterruptGuard::~InterruptGuard() {
   sigaction(SIGTERM, &terminate_before_, nullptr);
 }
 
-bool InterruptGuard::requested() const { return enabled_ && interrupt_requested.load(); }
+int InterruptGuard::signal() const { return enabled_ ? interrupt_signal.load() : 0; }
 
 }  // namespace hearth::train

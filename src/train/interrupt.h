@@ -15,7 +15,8 @@ class InterruptGuard {
   ~InterruptGuard();
   InterruptGuard(const InterruptGuard&) = delete;
   InterruptGuard& operator=(const InterruptGuard&) = delete;
-  bool requested() const;
+  bool requested() const { return signal() != 0; }
+  int signal() const;  // the last of those that came; 0: none
 
  private:
   bool enabled_;
