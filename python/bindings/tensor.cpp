@@ -161,9 +161,10 @@ TensorClass bind_tensor(nb::module_& m) {
       .def("is_same", &Tensor::is, "other"_a, "Whether both name the same variable.")
       .def(
           "to",
-          [](const Tensor& x, nb::handle first, nb::handle second) {
+          [](const Tensor& x, nb::handle first, nb::handle second, nb::handle dtype_given,
+             nb::handle device_given, bool) {
             Tensor result = x;
-            for (const nb::handle target : {first, second}) {
+            for (const nb::handle target : {first, second, dtype_given, device_given}) {
               if (target.is_none()) continue;
               DType dtype;
               DeviceIn device;
@@ -182,10 +183,14 @@ TensorClass bind_tensor(nb::module_& m) {
             }
             return result;
           },
-          "first"_a.none(), "second"_a = nb::none(),
-          nb::sig("def to(self, first: dtype | Device | Tensor | str, second: dtype | Device | str | None = "
-                  "None) -> Tensor"),
-          "The tensor in another dtype, on another device, or both.");
+          "first"_a = nb::none(), "second"_a = nb::none(), nb::kw_only(), "dtype"_a = nb::none(),
+          "device"_a = nb::none(), "non_blocking"_a = false,
+          nb::sig(
+              "def to(self, first: dtype | Device | Tensor | str | None = None, second: dtype | Device | "
+              "str | None = None, *, dtype: dtype | str | None = None, device: Device | str | None = None, "
+              "non_blocking: bool = False) -> Tensor"),
+          "The tensor in another dtype, on another device, or both. non_blocking, as PyTorch has it, changes "
+          "nothing: work is waited for when a value is needed.");
   const auto move = [&](const char* name, DeviceKind kind) {
     tensor.def(
         name,

@@ -40,6 +40,19 @@ def test_seeds():
     assert ht.randn(3).tolist() == first != ht.randn(3).tolist()
 
 
+def test_moving_as_pytorch_users_write_it():
+    x = ht.ones(2)
+    assert x.to(dtype=ht.float16).dtype == ht.float16 and x.to(device="cpu", dtype="int32").dtype == ht.int32
+    assert x.to("cpu", ht.float16).dtype == x.to("cpu", dtype=ht.float16).dtype == ht.float16
+    assert x.to("cpu", non_blocking=True).dtype == ht.float32
+    layer = ht.nn.BatchNorm1d(2)
+    assert layer.to(device="cpu", dtype=ht.float16).weight.dtype == ht.float16
+    assert layer.num_batches_tracked.dtype == ht.int64 and layer.to("cpu", non_blocking=True) is layer
+    for wrong in (lambda: x.to(dtype="abacus"), lambda: x.to(device="abacus"), lambda: layer.to(device="abacus")):
+        with pytest.raises((ht.Error, TypeError)):
+            wrong()
+
+
 def test_repr_and_html():
     x = ht.arange(3)
     assert "[0, 1, 2]" in repr(x) and "i64" in repr(x)

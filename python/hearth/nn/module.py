@@ -223,11 +223,12 @@ class Module:
         function(self)
         return self
 
-    def to(self, *targets):
-        """Moves to a device, converts what is floating to a dtype, or both."""
+    def to(self, *targets, device=None, dtype=None, non_blocking=False):
+        """Moves to a device, converts what is floating to a dtype, or both; non_blocking changes nothing."""
         dtypes, places = [], []
-        for target in targets:
-            (places if isinstance(target, _core.Device) or _is_device(target) else dtypes).append(target)
+        for target in (*targets, device, dtype):
+            if target is not None:
+                (places if isinstance(target, _core.Device) or _is_device(target) else dtypes).append(target)
         for module in self.modules():
             for kind in ("_parameters", "_buffers"):
                 for tensor in module.__dict__[kind].values():
