@@ -131,6 +131,21 @@ def test_losses(name):
     close(loss(ht.tensor(GOLDEN["function/x"]), ht.tensor(GOLDEN["function/y"])), GOLDEN[f"loss/{name}"])
 
 
+def test_arguments_in_pytorchs_order():
+    weight, scores, target = ht.tensor([0.2, 1.0, 3.0]), ht.randn(4, 3), ht.tensor([0, 1, 2, 0])
+    for kind in (nn.CrossEntropyLoss, nn.NLLLoss):
+        close(kind(weight, reduction="sum")(scores, target), kind(weight=weight, reduction="sum")(scores, target).numpy())
+        for wrong in (lambda: kind(weight, weight), lambda: kind(weight, weight=weight)):
+            with pytest.raises(TypeError):
+                wrong()
+    decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(8, 2, 16, dropout=0.0), 2)
+    x, memory, mask = ht.randn(3, 2, 8), ht.randn(4, 2, 8), ht.triu(ht.ones(3, 3), 1) > 0
+    close(decoder(x, memory, mask), decoder(x, memory, tgt_mask=mask).detach().numpy())
+    decoder(x, memory).sum().backward()
+    decoder.zero_grad(set_to_none=True)
+    assert all(parameter.grad is None for parameter in decoder.parameters())
+
+
 @pytest.mark.parametrize("name", list(ported.ACTIVATIONS))
 def test_activations(name):
     module = getattr(nn, name)(*ported.ACTIVATIONS[name])

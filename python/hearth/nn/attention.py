@@ -247,7 +247,7 @@ class TransformerEncoder(_Stack):
 class TransformerDecoder(_Stack):
     """Several decoder layers, copies of the one given."""
 
-    def forward(self, tgt, memory, **masks):
+    def forward(self, tgt, memory, *masks, **named_masks):
         for layer in self.layers:
-            tgt = layer(tgt, memory, **masks)
+            tgt = layer(tgt, memory, *masks, **named_masks)
         return tgt if self.norm is None else self.norm(tgt)

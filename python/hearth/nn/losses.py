@@ -16,6 +16,8 @@ class _Loss(Module):
 def _loss(name, function, **defaults):
     class Loss(_Loss):
         def __init__(self, *positional, **options):
+            if positional and "weight" in defaults and "weight" not in options:  # in PyTorch what comes behind it is obsolete
+                options, positional = {"weight": positional[0], **options}, positional[1:]
             if positional:
                 raise TypeError(f"{name} takes its options by name: {', '.join(defaults)}")
             unknown = set(options) - set(defaults)

@@ -207,7 +207,8 @@ class Module:
     def eval(self):
         return self.train(False)
 
-    def zero_grad(self):
+    def zero_grad(self, set_to_none=True):
+        """Forgets the gradients, whatever `set_to_none` says."""
         for parameter in self.parameters():
             parameter.zero_grad()
 
