@@ -131,6 +131,16 @@ def test_losses(name):
     close(loss(ht.tensor(GOLDEN["function/x"]), ht.tensor(GOLDEN["function/y"])), GOLDEN[f"loss/{name}"])
 
 
+def test_the_mean_of_divergences():
+    """Of samples, where "mean" is that of elements."""
+    p, q = (ht.softmax(ht.randn(5, 3), -1) for _ in range(2))
+    a, b = p.numpy().astype(np.float64), q.numpy().astype(np.float64)
+    expected = (a * np.log(a / b)).sum(1).mean()
+    for target, log_target in ((p, False), (p.log(), True)):
+        close(nn.functional.kl_div(q.log(), target, reduction="batchmean", log_target=log_target), expected)
+        close(nn.KLDivLoss(reduction="batchmean", log_target=log_target)(q.log(), target), expected)
+
+
 def test_arguments_in_pytorchs_order():
     weight, scores, target = ht.tensor([0.2, 1.0, 3.0]), ht.randn(4, 3), ht.tensor([0, 1, 2, 0])
     for kind in (nn.CrossEntropyLoss, nn.NLLLoss):

@@ -163,7 +163,14 @@ nll_loss = _loss(_core.nll_loss)
 cross_entropy = _loss(_core.cross_entropy)
 binary_cross_entropy = _loss(_core.bce_loss)
 binary_cross_entropy_with_logits = _loss(_core.bce_with_logits_loss)
-kl_div = _loss(_core.kl_div_loss)
+
+
+def kl_div(input, target, reduction="mean", log_target=False):
+    """Kullback-Leibler divergence; input holds log-probabilities. reduction "batchmean": the sum by the samples."""
+    input = _full(input)
+    if reduction != "batchmean":
+        return _core.kl_div_loss(input, target, reduction, log_target)
+    return _core.kl_div_loss(input, target, "sum", log_target) / input.size(0)
 
 
 def cosine_embedding_loss(input1, input2, target, margin=0.0, reduction="mean"):
