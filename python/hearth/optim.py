@@ -120,6 +120,11 @@ class GradScaler(_native.GradScaler):
         super().step(optimizer._native)
 
 
+def _one_of(kind, name, value, known):
+    if value not in known:
+        raise _core.ValueError(f"[{kind}] {name} is {' or '.join(map(repr, known))}, not {value!r}")
+
+
 class lr_scheduler:
     """Learning rates over time: call step() after the optimiser's."""
 
@@ -184,8 +189,13 @@ class lr_scheduler:
             super().__init__(optimizer, _native.warmup(steps, schedule, start_factor))
 
     class OneCycleLR(LRScheduler):
-        def __init__(self, optimizer, max_lr, total_steps, pct_start=0.3, anneal_strategy="cos", div_factor=25.0,
-                     final_div_factor=1e4, three_phase=False):
+        def __init__(self, optimizer, max_lr, total_steps=None, epochs=None, steps_per_epoch=None, pct_start=0.3,
+                     anneal_strategy="cos", *, div_factor=25.0, final_div_factor=1e4, three_phase=False):
+            _one_of("OneCycleLR", "anneal_strategy", anneal_strategy, ("cos", "linear"))
+            if total_steps is None:
+                if epochs is None or steps_per_epoch is None:
+                    raise _core.ValueError("[OneCycleLR] total_steps is needed, or epochs and steps_per_epoch")
+                total_steps = epochs * steps_per_epoch
             super().__init__(
                 optimizer,
                 _native.one_cycle(
@@ -198,6 +208,8 @@ class lr_scheduler:
 
         def __init__(self, optimizer, mode="min", factor=0.1, patience=10, threshold=1e-4, threshold_mode="rel",
                      cooldown=0, min_lr=0.0, eps=1e-8):
+            _one_of("ReduceLROnPlateau", "mode", mode, ("min", "max"))
+            _one_of("ReduceLROnPlateau", "threshold_mode", threshold_mode, ("rel", "abs"))
             self.optimizer = optimizer
             self._native = _native.ReduceOnPlateau(
                 optimizer._native, mode == "max", factor, patience, threshold, threshold_mode == "rel", cooldown, min_lr, eps

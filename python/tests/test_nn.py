@@ -125,6 +125,21 @@ def test_schedules(name):
     np.testing.assert_allclose(rates, GOLDEN[f"schedule/{name}"], rtol=1e-6)
 
 
+def test_a_cycle_of_epochs():
+    def rates(**length):
+        optimizer = ht.optim.SGD([nn.Parameter(ht.ones(1))], lr=1)
+        scheduler = ht.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.5, **length)
+        result = []
+        for _ in range(6):
+            result += scheduler.get_last_lr()
+            scheduler.step()
+        return result
+
+    assert rates(epochs=2, steps_per_epoch=3) == rates(total_steps=6)
+    with pytest.raises(ht.ValueError, match="total_steps"):
+        rates(epochs=2)
+
+
 @pytest.mark.parametrize("name", list(ported.LOSSES))
 def test_losses(name):
     loss = getattr(nn, name)(**ported.LOSSES[name])
@@ -218,6 +233,8 @@ def test_module_bookkeeping():
         lambda: nn.Conv2d(3, 4, 3, groups=2), lambda: nn.BatchNorm2d(3)(ht.ones(2, 3)), lambda: nn.ReLU(5),
         lambda: nn.CrossEntropyLoss(smoothing=1), lambda: ht.optim.SGD([]), lambda: ht.optim.SGD([ht.ones(1)], speed=3),
         lambda: ht.optim.Adam([nn.Parameter(ht.ones(1))], lr=-1), lambda: ht.optim.SGD(["x"]),
+        lambda: ht.optim.lr_scheduler.OneCycleLR(ht.optim.SGD([nn.Parameter(ht.ones(1))]), 1.0, 5, anneal_strategy="cosine"),
+        lambda: ht.optim.lr_scheduler.ReduceLROnPlateau(ht.optim.SGD([nn.Parameter(ht.ones(1))]), "maximum"),
         lambda: nn.Sequential(nn.Linear(2, 2))(ht.ones(3)), lambda: nn.Embedding(3, 2)(ht.tensor([5])).eval(),
     ],
 )
