@@ -1,5 +1,6 @@
 """Data sets, samplers, transforms, and the loader that makes batches of them."""
 
+import math
 import threading
 from itertools import chain, islice
 
@@ -84,8 +85,15 @@ def MapDataset(dataset, transforms, field=0):
 
 
 def random_split(dataset, lengths, seed=0):
-    """Disjoint random subsets of the given sizes."""
-    return _data.random_split(_native(dataset), list(lengths), seed)
+    """Disjoint random subsets of the given sizes, or shares that add up to 1."""
+    lengths = list(lengths)
+    if any(isinstance(length, float) for length in lengths):
+        if not math.isclose(sum(lengths), 1) or min(lengths) < 0:
+            raise _core.ValueError(f"[random_split] shares add up to 1, not {lengths}")
+        lengths = [math.floor(len(dataset) * share) for share in lengths]
+        for i in range(len(dataset) - sum(lengths)):  # what is left goes to the first, one each
+            lengths[i % len(lengths)] += 1
+    return _data.random_split(_native(dataset), lengths, seed)
 
 
 class DataLoader:

@@ -71,6 +71,12 @@ def test_data_sets_made_of_others():
     assert len(ht.data.Subset(both, [6, 0])) == 2 and ht.data.Subset(Squares(), [3])[0][1].item() == 9
     parts = ht.data.random_split(both, [5, 2], seed=1)
     assert sorted(parts[0].indices + parts[1].indices) == list(range(7))
+    shares = ht.data.random_split(both, [0.5, 0.25, 0.25], seed=1)
+    assert [len(part) for part in shares] == [4, 2, 1]  # 3, 1, 1, and one more each as far as there are
+    assert sorted(sum((part.indices for part in shares), [])) == list(range(7))
+    for wrong in ([0.5, 0.25], [1.5, -0.5], [float("nan"), 0.5]):
+        with pytest.raises(ht.ValueError, match="shares"):
+            ht.data.random_split(both, wrong)
     images = TensorDataset(ht.full((5, 1, 6, 6), 255, "uint8"), ht.arange(5))
     mapped = ht.data.MapDataset(images, [ht.data.to_float(), ht.data.normalize([0.5], [0.25]), ht.data.random_crop(4, 4)])
     x, _ = next(iter(DataLoader(mapped, batch_size=5)))
