@@ -1,4 +1,4 @@
-"""Saving and loading: safetensors, NumPy's npz and npy; loading also GGUF, IDX and PyTorch's pt.
+"""Saving and loading: safetensors, NumPy's npz and npy; loading also GGUF, IDX and what torch.save writes.
 
 Saving replaces a file in one step: on any failure the old file is still there, whole. Loaded tensors are in host memory.
 """
@@ -35,15 +35,16 @@ def save(data, path, metadata=None, compress=False):
 
 
 def load(path, return_metadata=False):
-    """What save() wrote, or any .safetensors, .npz, .npy, .gguf, .idx or (of torch.save) .pt file: a dictionary of tensors,
-    or one tensor. Nothing in a .pt file is run."""
+    """What save() wrote, or any .safetensors, .npz, .npy, .gguf, .idx or (of torch.save) .pt, .pth or .bin file: a
+    dictionary of tensors, or one tensor. Nothing in a file of torch.save is run."""
     kind = Path(path).suffix
     if kind == ".safetensors":
         tensors, metadata = _io.load_safetensors(str(path))
         structure = metadata.pop("hearth.structure", None)
         data = tensors if structure is None else _rebuild(_structure(structure, path), "", tensors)
         return (data, metadata) if return_metadata else data
-    loaders = {".npz": _io.load_npz, ".npy": _io.load_npy, ".gguf": _io.load_gguf, ".idx": _io.load_idx, ".pt": _io.load_torch}
+    loaders = {".npz": _io.load_npz, ".npy": _io.load_npy, ".gguf": _io.load_gguf, ".idx": _io.load_idx}
+    loaders.update(dict.fromkeys((".pt", ".pth", ".bin"), _io.load_torch))
     if kind not in loaders:
         raise _core.ValueError(f"[load] the name must end in .safetensors, {', '.join(loaders)}, not {kind!r}")
     return loaders[kind](str(path))

@@ -428,6 +428,9 @@ def test_save_and_load(tmp_path):
         with pytest.raises((ht.ValueError, ht.DTypeError)):
             ht.save(wrong[0], tmp_path / wrong[1])
     of_torch = ht.load(Path(__file__).parent / "golden" / "model.pt")
+    for name in ("model.pth", "pytorch_model.bin"):
+        (tmp_path / name).write_bytes((Path(__file__).parent / "golden" / "model.pt").read_bytes())
+        assert ht.load(tmp_path / name)["w"].tolist() == of_torch["w"].tolist()
     assert of_torch["w"].tolist() == [[0, 3], [1, 4], [2, 5]] and of_torch["inner.b"].dtype == ht.bfloat16
     (tmp_path / "e.safetensors").write_bytes(b"garbage")
     with pytest.raises(ht.FormatError):
