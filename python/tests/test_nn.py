@@ -156,6 +156,40 @@ def test_the_mean_of_divergences():
         close(nn.KLDivLoss(reduction="batchmean", log_target=log_target)(q.log(), target), expected)
 
 
+@pytest.mark.parametrize("shape", [(4,), (3, 4)])
+def test_rms_norm(shape):
+    F, axes = nn.functional, tuple(range(-len(shape), 0))
+    x, weight = ht.randn(2, 3, 4) * 1e-3, ht.randn(*shape)
+    a, w = x.numpy(), weight.numpy()
+
+    def expected(eps):
+        return a / np.sqrt((a.astype(np.float64) ** 2).mean(axes, keepdims=True) + eps) * w
+
+    own = float(np.finfo(np.float32).eps)  # of such small numbers another would be seen
+    layer = nn.RMSNorm(shape)
+    layer.load_state_dict({"weight": weight})
+    for y in (F.rms_norm(x, shape, weight), layer(x)):
+        close(y, expected(own))
+    close(F.rms_norm(x, shape, weight, 0.5), expected(0.5))
+    assert F.rms_norm(x, 4).shape == x.shape
+    assert F.rms_norm(x.half(), shape).dtype == ht.float16
+    for wrong in ((5,), ()):
+        with pytest.raises(ht.ShapeError):
+            F.rms_norm(x, wrong)
+
+
+def test_instance_norm():
+    x = ht.randn(2, 3, 4, 4)
+    a = x.numpy()
+    expected = (a - a.mean((2, 3), keepdims=True)) / np.sqrt(a.var((2, 3), keepdims=True) + 1e-3)
+    for layer in (nn.InstanceNorm2d(3, 1e-3), nn.InstanceNorm2d(3, 1e-3, 0.1), nn.InstanceNorm2d(3, 1e-3, affine=True)):
+        close(layer(x), expected)
+    assert not list(nn.InstanceNorm2d(3, 1e-3, 0.1).parameters())  # the third is the momentum
+    close(nn.functional.instance_norm(x, None, None, ht.ones(3) * 2, eps=1e-3), 2 * expected)
+    with pytest.raises(ht.ValueError, match="running"):
+        nn.InstanceNorm2d(3, track_running_stats=True)
+
+
 def test_arguments_in_pytorchs_order():
     weight, scores, target = ht.tensor([0.2, 1.0, 3.0]), ht.randn(4, 3), ht.tensor([0, 1, 2, 0])
     for kind in (nn.CrossEntropyLoss, nn.NLLLoss):

@@ -101,9 +101,21 @@ def layer_norm(x, normalized_shape, weight=None, bias=None, eps=1e-5):
     return _core.layer_norm(_full(x), normalized_shape, weight, bias, eps)
 
 
-def rms_norm(x, weight=None, eps=1e-5):
-    """x / sqrt(mean(x^2) + eps) * weight over the last axis."""
-    return _core.rms_norm(_full(x), weight, eps)
+_EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
+
+
+def rms_norm(x, normalized_shape, weight=None, eps=None):
+    """x / sqrt(mean(x^2) + eps) * weight over the last axes; eps None: the distance of 1 to the next number of x's dtype."""
+    x = _full(x)
+    axes = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    if not axes or x.shape[-len(axes) :] != axes:
+        raise _core.ShapeError(f"[rms_norm] the last axes of {x.shape} are not {axes}")
+    if eps is None:
+        eps = _EPSILON[x.dtype.name]
+    if len(axes) == 1:
+        return _core.rms_norm(x, weight, eps)
+    flat = x.reshape(x.shape[: -len(axes)] + (-1,))
+    return _core.rms_norm(flat, None if weight is None else weight.reshape(-1), eps).reshape(x.shape)
 
 
 def group_norm(x, num_groups, weight=None, bias=None, eps=1e-5):
@@ -111,8 +123,12 @@ def group_norm(x, num_groups, weight=None, bias=None, eps=1e-5):
     return _core.group_norm(_full(x), num_groups, weight, bias, eps)
 
 
-def instance_norm(x, weight=None, bias=None, eps=1e-5):
-    """Normalised over each channel."""
+def instance_norm(
+    x, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1, eps=1e-5
+):
+    """Normalised over each channel, by its own statistics: there are no running ones."""
+    if running_mean is not None or running_var is not None or not use_input_stats:
+        raise _core.ValueError("[instance_norm] there are no running statistics")
     return _core.instance_norm(_full(x), weight, bias, eps)
 
 

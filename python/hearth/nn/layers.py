@@ -351,16 +351,18 @@ class LayerNorm(Module):
 
 
 class RMSNorm(Module):
-    """x / sqrt(mean(x^2) + eps) * weight over the last axis."""
+    """x / sqrt(mean(x^2) + eps) * weight over the last axes; eps None: as in functional.rms_norm."""
 
-    def __init__(self, normalized_shape, eps=1e-5, elementwise_affine=True):
+    def __init__(self, normalized_shape, eps=None, elementwise_affine=True):
         super().__init__()
-        (size,) = _tuple(normalized_shape, 1)
-        self.eps = eps
-        self.register_parameter("weight", Parameter(_core.ones(size)) if elementwise_affine else None)
+        self.normalized_shape, self.eps = _tuple(normalized_shape, 1), eps
+        self.register_parameter("weight", Parameter(_core.ones(self.normalized_shape)) if elementwise_affine else None)
 
     def forward(self, x):
-        return F.rms_norm(x, self.weight, self.eps)
+        return F.rms_norm(x, self.normalized_shape, self.weight, self.eps)
+
+    def extra_repr(self):
+        return f"{self.normalized_shape}, eps={self.eps}"
 
 
 class GroupNorm(Module):
@@ -377,16 +379,18 @@ class GroupNorm(Module):
 
 
 class InstanceNorm(Module):
-    """Normalised over each channel."""
+    """Normalised over each channel, by its own statistics: momentum is of running ones, which there are not."""
 
-    def __init__(self, num_features, eps=1e-5, affine=False):
+    def __init__(self, num_features, eps=1e-5, momentum=0.1, affine=False, track_running_stats=False):
         super().__init__()
+        if track_running_stats:
+            raise _core.ValueError(f"[{type(self).__name__}] there are no running statistics")
         self.eps = eps
         self.register_parameter("weight", Parameter(_core.ones(num_features)) if affine else None)
         self.register_parameter("bias", Parameter(_core.zeros(num_features)) if affine else None)
 
     def forward(self, x):
-        return F.instance_norm(x, self.weight, self.bias, self.eps)
+        return F.instance_norm(x, weight=self.weight, bias=self.bias, eps=self.eps)
 
 
 InstanceNorm1d = InstanceNorm2d = InstanceNorm3d = InstanceNorm
