@@ -82,6 +82,19 @@ TEST_F(Command, WhatCannotBeWrittenIsAnError) {
   }
 }
 
+// Before texts are made tokens, and puzzles are made.
+TEST_F(Command, ARunNeedsAFolder) {
+  const test::TemporaryFolder folder;
+  const std::string file = folder.put("file", "text").string();
+  for (const std::string work :
+       {"hrm train --device cpu --steps 1 -o ", "train lm --device cpu --data /nonexistent/text -o "})
+    for (const std::string& place : {file, file + "/run/"}) {
+      const Ran ran = run(work + "'" + place + "'");
+      EXPECT_EQ(ran.status, 1) << work;
+      EXPECT_EQ(ran.errors, "hearth: error: " + file + " is no folder\n") << work;
+    }
+}
+
 TEST_F(Command, PuzzlesReplaceAFileOnlyByForce) {
   const test::TemporaryFolder folder;
   folder.put("puzzles.csv", "old");

@@ -404,6 +404,14 @@ TEST(Checkpoints, RefusesToMixRuns) {
   EXPECT_THROW(required.fit(), FileError);
 }
 
+TEST(Checkpoints, AFolderThatCannotBeMadeIsAnErrorBeforeTheFirstStep) {
+  const TemporaryFolder folder;
+  const auto file = folder.put("file", "");
+  Session run({.epochs = 1, .checkpoints = {.folder = file / "run"}});
+  run.trainer->add_callback(std::make_shared<AtStep>(1, [](Trainer&) { throw Crash{}; }));
+  EXPECT_THROW(run.fit(), FileError);
+}
+
 TEST(Checkpoints, DamagedNewestFallsBackToTheOneBefore) {
   Session whole({.epochs = 3});
   whole.fit();

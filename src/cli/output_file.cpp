@@ -29,4 +29,14 @@ void check_output(const std::filesystem::path& path, bool force) {
     throw ValueError(fmt::format("{} is there already; --force replaces it", path.string()));
 }
 
+void check_folder(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::path there = std::filesystem::absolute(folder);
+  while (!std::filesystem::exists(there, error) && there.has_relative_path()) there = there.parent_path();
+  if (!std::filesystem::is_directory(there, error))
+    throw ValueError(fmt::format("{} is no folder", there.string()));
+  if (access(there.c_str(), W_OK) != 0)
+    throw FileError(fmt::format("cannot write to {}: {}", folder.string(), std::strerror(errno)));
+}
+
 }  // namespace hearth::cli

@@ -9,5 +9,7 @@ namespace hearth::cli {
 void check_writable(const std::filesystem::path& path);
 // Also ValueError for a file that is there and may not be replaced.
 void check_output(const std::filesystem::path& path, bool force);
+// Throws ValueError for what is no folder, FileError for one that cannot be made or written to.
+void check_folder(const std::filesystem::path& folder);
 
 }  // namespace hearth::cli

@@ -75,6 +75,14 @@ struct UnreadLoss {
   std::int64_t position;
 };
 
+void make_folder(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error)
+    throw FileError(
+        fmt::format("[Trainer] the folder {} cannot be made: {}", folder.string(), error.message()));
+}
+
 // The model in evaluation, with averaged weights where there are some, for as long as this lives.
 class EvaluationMode {
  public:
@@ -398,7 +406,7 @@ struct Trainer::Impl {
 
   std::filesystem::path save(const data::DataLoader& train) {
     const std::filesystem::path& folder = config.checkpoints.folder;
-    std::filesystem::create_directories(folder);
+    make_folder(folder);
     const auto path = checkpoint_path(folder, now.step);
     write_checkpoint(path, checkpoint(train));
     saved_step = now.step;
@@ -618,6 +626,7 @@ Result Trainer::fit(data::DataLoader& train, data::DataLoader* evaluation) {
   ProgressBar bar(config.progress);
   run.aim_plateau(monitor_grows && evaluation != nullptr);
   if (!run.resume_tried) run.resume(train, bar);
+  if (!config.checkpoints.folder.empty()) make_folder(config.checkpoints.folder);  // or fail before the work
   if (run.now.step == 0) {  // epochs are counted by the loader, which may have been used before
     data::DataLoaderState beginning = train.state_dict();
     beginning.epoch = 0;
