@@ -335,6 +335,15 @@ TEST_F(Command, VersionAndHelp) {
   }
 }
 
+TEST_F(Command, WhatIsOftenTypedIsShortEverywhere) {
+  for (const auto& [option, commands] :
+       {std::pair{"-f,--force", std::vector{"convert", "quantize", "imatrix", "hrm generate", "hrm import",
+                                            "train tokenizer"}},
+        {"-q,--quiet", {"run", "chat", "hrm solve", "hrm train", "train mnist", "train lm"}}})
+    for (const std::string command : commands)
+      EXPECT_NE(run(command + " --help").output.find(option), std::string::npos) << command;
+}
+
 TEST_F(Command, WrongUseIsStatus2) {
   for (const char* arguments : {"",
                                 "nonsense",

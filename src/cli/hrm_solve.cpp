@@ -114,7 +114,7 @@ void add_hrm_solve(CLI::App& hrm_command, Action& action) {
       ->type_name("N")
       ->capture_default_str();
   add_device_options(*command, options->device);
-  command->add_flag("--quiet", options->quiet, "Print the grid only");
+  command->add_flag("-q,--quiet", options->quiet, "Print the grid only");
   command->add_flag("--json", options->json, "Print the answer and every segment as JSON");
   command->callback([options, &action] { action = [options] { return run_solve(*options); }; });
 }

@@ -143,7 +143,7 @@ void add_hrm_train(CLI::App& hrm_command, Action& action) {
       ->check(must_be_positive());
   add_model_choice(*command, options->model);
   add_device_options(*command, options->device);
-  command->add_flag("--quiet", options->quiet, "Show no progress");
+  command->add_flag("-q,--quiet", options->quiet, "Show no progress");
   command->add_flag("--json", options->json, "Print the result as JSON on standard output");
   command->callback([options, &action] { action = [options] { return run_train(*options); }; });
 }

@@ -140,7 +140,7 @@ void add_mnist(CLI::App& train, Action& action) {
       ->add_option("--profile", options->profile,
                    "Show where the time goes, and write it to a file for chrome://tracing")
       ->type_name("FILE");
-  command->add_flag("--quiet", training.quiet, "Show no progress");
+  command->add_flag("-q,--quiet", training.quiet, "Show no progress");
   command->add_flag("--json", options->json, "Print the result as JSON on standard output");
   command->callback([options, &action] { action = [options] { return run_mnist(*options); }; });
 }

@@ -235,7 +235,7 @@ void add_train_lm(CLI::App& train, Action& action) {
   command->add_flag("--resume", options->training.resume, "Go on from the newest checkpoint of the folder");
   command->add_flag("--prepare", options->training.prepare_only,
                     "Train the tokenizer and make the tokens, and stop there");
-  command->add_flag("--quiet", options->quiet, "Show no progress");
+  command->add_flag("-q,--quiet", options->quiet, "Show no progress");
   command->add_flag("--json", options->json, "Print the result as JSON on standard output");
   command->callback([options, &action] { action = [options] { return run(*options); }; });
 }
@@ -251,7 +251,7 @@ void add_train_tokenizer(CLI::App& train, Action& action) {
   command->add_option("--threads", options->threads, "CPU threads (default: one per core)")
       ->check(CLI::Range(1, 4096).description(""))
       ->type_name("N");
-  command->add_flag("--force", options->force, "Replace the file if it is there");
+  command->add_flag("-f,--force", options->force, "Replace the file if it is there");
   command->callback([options, &action] { action = [options] { return run_tokenizer(*options); }; });
 }
 
