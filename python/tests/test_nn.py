@@ -212,6 +212,24 @@ def test_activations(name):
     assert name in repr(module)
 
 
+def test_activations_in_place():
+    """The result is what counts, of functions as of modules."""
+    x = ht.tensor([-1.0, 2.0])
+    for name in ("relu", "relu6", "elu", "selu", "celu", "silu", "mish", "hardswish", "hardsigmoid", "hardtanh", "leaky_relu"):
+        function = getattr(nn.functional, name)
+        assert function(x, inplace=True).tolist() == function(x).tolist() and x.tolist() == [-1, 2]
+        assert pickle.loads(pickle.dumps(function)) is function
+    assert nn.functional.leaky_relu(x, 0.5, inplace=True).tolist() == [-0.5, 2]
+    assert nn.functional.dropout(x, 0.5, training=False, inplace=True).tolist() == [-1, 2]
+
+
+def test_softmax_in_another_type():
+    x = ht.randn(2, 3).half()
+    for name in ("softmax", "log_softmax"):
+        y = getattr(nn.functional, name)(x, dim=-1, dtype=ht.float32)
+        assert y.dtype == ht.float32 and y.tolist() == getattr(ht, name)(x.float(), -1).tolist()
+
+
 def test_module_bookkeeping():
     class Net(nn.Module):
         def __init__(self):

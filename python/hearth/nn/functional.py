@@ -10,38 +10,51 @@ from .._core import (
     avg_pool1d,
     avg_pool2d,
     avg_pool3d,
-    celu,
     cosine_similarity,
-    dropout,
-    elu,
     full_precision as _full,
     gelu_tanh,
     glu,
     hardshrink,
-    hardsigmoid,
-    hardswish,
-    hardtanh,
     interpolate,
-    leaky_relu,
     logsigmoid,
     low_precision as _low,
     max_pool1d,
     max_pool2d,
     max_pool3d,
-    mish,
     one_hot,
     prelu,
-    relu,
-    relu6,
-    selu,
     sigmoid,
-    silu,
     softplus,
     softshrink,
     softsign,
     tanh,
     tanhshrink,
 )
+
+
+def _activation(function):
+    """One that takes `inplace`, as PyTorch's do; it changes nothing, the result is what counts."""
+
+    def activation(x, *options, inplace=False, **named):
+        return function(x, *options, **named)
+
+    activation.__name__ = activation.__qualname__ = function.__name__
+    activation.__doc__ = function.__doc__
+    return activation
+
+
+celu = _activation(_core.celu)
+dropout = _activation(_core.dropout)
+elu = _activation(_core.elu)
+hardsigmoid = _activation(_core.hardsigmoid)
+hardswish = _activation(_core.hardswish)
+hardtanh = _activation(_core.hardtanh)
+leaky_relu = _activation(_core.leaky_relu)
+mish = _activation(_core.mish)
+relu = _activation(_core.relu)
+relu6 = _activation(_core.relu6)
+selu = _activation(_core.selu)
+silu = _activation(_core.silu)
 
 
 def gelu(x, approximate="none"):
@@ -86,14 +99,14 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
 # ---- in float32
 
 
-def softmax(x, dim=-1):
-    """e^x / sum(e^x) along an axis."""
-    return _core.softmax(_full(x), dim)
+def softmax(x, dim=-1, dtype=None):
+    """e^x / sum(e^x) along an axis, of x in `dtype` if one is given."""
+    return _core.softmax(_full(x) if dtype is None else x.to(dtype), dim)
 
 
-def log_softmax(x, dim=-1):
+def log_softmax(x, dim=-1, dtype=None):
     """log(softmax(x))."""
-    return _core.log_softmax(_full(x), dim)
+    return _core.log_softmax(_full(x) if dtype is None else x.to(dtype), dim)
 
 
 def layer_norm(x, normalized_shape, weight=None, bias=None, eps=1e-5):
