@@ -419,6 +419,16 @@ TEST_F(Command, TuningIsShownAndForgotten) {
   unsetenv("XDG_CACHE_HOME");
 }
 
+// A service's account may have none.
+TEST_F(Command, WithoutAHomeNothingIsKept) {
+  const std::string homeless = "env -u HOME -u XDG_CACHE_HOME -u HEARTH_KERNEL_CACHE ";
+  for (const char* arguments : {"kernels list", "kernels clear", "tune --clear", "tune --show"}) {
+    const Ran ran = run(arguments, homeless);
+    EXPECT_EQ(ran.status, 0) << ran.errors;
+    EXPECT_NE(ran.output.find("there is no home folder"), std::string::npos) << ran.output;
+  }
+}
+
 TEST_F(Command, FailuresAreStatus1) {
   const test::TemporaryFolder empty;
   const Ran data = run("train mnist --data '" + empty.path().string() + "'");

@@ -271,6 +271,9 @@ int build_all(const KernelsOptions& options) {
   return success;
 }
 
+constexpr const char* nothing_kept =
+    "Nothing is kept on disk: HEARTH_KERNEL_CACHE is \"off\", or there is no home folder.\n";
+
 int list_cache(const KernelsOptions& options) {
   const gpu::KernelCache& cache = gpu::kernel_cache();
   struct Total {
@@ -311,7 +314,7 @@ int list_cache(const KernelsOptions& options) {
   table.push_back({"all", std::to_string(total.files), kibibytes(total.bytes)});
   fmt::print("{}\n", options.markdown ? markdown(table) : plain(table));
   if (cache.folder().empty())
-    fmt::print("Nothing is kept on disk: HEARTH_KERNEL_CACHE is \"off\", or there is no home folder.\n");
+    fmt::print("{}", nothing_kept);
   else
     fmt::print("In {}, of which the kernels used last are kept, at most {}.\n", cache.folder().string(),
                gibibytes(cache.limit()));
@@ -319,6 +322,10 @@ int list_cache(const KernelsOptions& options) {
 }
 
 int clear_cache() {
+  if (gpu::kernel_cache().folder().empty()) {
+    fmt::print("{}", nothing_kept);
+    return success;
+  }
   const std::size_t count = gpu::kernel_cache().files().size();
   gpu::kernel_cache().clear();
   fmt::print("{} kernels removed from {}\n", count, gpu::kernel_cache().folder().string());

@@ -151,6 +151,12 @@ nlohmann::json to_json(const Entries& entries) {
             {"tuned", stats.tuned}}}};
 }
 
+// Where it is kept.
+std::string place() {
+  const std::string file = gpu::tuner().file().string();
+  return file.empty() ? "memory only: there is no home folder" : file;
+}
+
 void print_entries(const Entries& entries) {
   Table table{heading};
   for (const auto& [problem, entry] : entries) table.push_back(row_of(problem, entry));
@@ -158,7 +164,7 @@ void print_entries(const Entries& entries) {
   for (const auto& [problem, entry] : entries)
     for (const auto& [name, reason] : entry.refused)
       fmt::print("refused for {}: {}: {}\n", problem, name, reason);
-  fmt::print("{} problems in {}\n", entries.size(), gpu::tuner().file().string());
+  fmt::print("{} problems in {}\n", entries.size(), place());
 }
 
 int show(const TuneOptions& options) {
@@ -201,7 +207,10 @@ int run(const TuneOptions& options) {
   if (!options.clear) return options.show ? show(options) : measure(options);
   gpu::tuner().clear();
   if (options.json) return show(options);
-  fmt::print("{} is gone\n", gpu::tuner().file().string());
+  if (gpu::tuner().file().empty())
+    fmt::print("Nothing is kept on disk: there is no home folder.\n");
+  else
+    fmt::print("{} is gone\n", place());
   return success;
 }
 
