@@ -166,6 +166,18 @@ TEST_F(Command, TakesAPromptInWords) {
   EXPECT_EQ(stopped.output, "Once upon a time,\n") << stopped.errors;
 }
 
+// Options that may be given several times, too.
+TEST_F(Command, WhatFollowsAnOptionsValueIsNotPartOfIt) {
+  const Ran biased = run("run --logit-bias 5=1 '" HEARTH_MODELS_DIR
+                         "/storyteller.gguf' --device cpu -n 1 --logit-bias 6=1 --logit-bias 7=-inf Once -q");
+  EXPECT_EQ(biased.status, 0) << biased.errors;
+  EXPECT_TRUE(biased.output.starts_with("Once")) << biased.output;
+  const Ran bench = run("bench llm --device cpu -n 1 --repeats 1 --json --lengths 4,8 '" HEARTH_MODELS_DIR
+                        "/storyteller.gguf'");
+  ASSERT_EQ(bench.status, 0) << bench.errors;
+  EXPECT_EQ(nlohmann::json::parse(bench.output)["rows"].size(), 2u);
+}
+
 TEST_F(Command, OptionsOutOfRangeAreNamedBeforeAModelIsLoaded) {
   const Ran context = run("run /nonexistent hi --ctx 0");
   EXPECT_EQ(context.status, 2);

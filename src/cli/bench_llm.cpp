@@ -256,7 +256,10 @@ void add_bench(CLI::App& app, Action& action) {
       ->capture_default_str();
   add_model_options(*command, options->model);
   auto* lengths = command->add_option("--lengths", options->lengths, "Lengths of the prompts");
-  lengths->delimiter(',')->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))->capture_default_str();
+  lengths->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
+      ->capture_default_str();
   command->add_option("-n,--tokens", options->tokens, "Tokens to generate after each")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
       ->capture_default_str();

@@ -132,6 +132,7 @@ void add_language_model_options(CLI::App& command, LanguageModelOptions& options
             for (const std::string& item : items) sampling.bias.insert(bias_of(item));
           },
           "ID=NUMBER, added to the score of a token (-inf: never); may be given several times")
+      ->allow_extra_args(false)
       ->take_all();
   command.add_option("--seed", sampling.seed, "Of the random numbers; 0: a new one each time")
       ->check(must_not_be_negative())
