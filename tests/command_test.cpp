@@ -201,6 +201,31 @@ TEST_F(Command, OptionsThatAreEmptyAreRefused) {
     EXPECT_NE(ran.errors.find("is empty"), std::string::npos) << ran.errors;
   }
   EXPECT_EQ(run("run --seed -1 '" HEARTH_MODELS_DIR "/none.gguf' Once").status, 2);
+  for (const char* arguments : {"hrm train --steps 1 -o ''",
+                                "hrm train --steps 1 --data ''",
+                                "hrm eval --data ''",
+                                "hrm eval ''",
+                                "hrm generate -o ''",
+                                "hrm import x ''",
+                                "hrm solve x --model ''",
+                                "train lm --data x -o ''",
+                                "train lm --data '' -o x",
+                                "train lm --data x -o x --tokenizer ''",
+                                "train lm --data x -o x --profile ''",
+                                "train tokenizer --data x -o ''",
+                                "train mnist --checkpoint ''",
+                                "train mnist --data ''",
+                                "train mnist --profile ''",
+                                "quantize x y --type q4_0 --imatrix ''",
+                                "quantize x '' --type q4_0",
+                                "convert x ''",
+                                "imatrix x y -o ''",
+                                "bench llm x --profile ''",
+                                "kernels build --arch gfx1100 --markdown ''"}) {
+    const Ran ran = run(arguments);
+    EXPECT_EQ(ran.status, 2) << arguments;
+    EXPECT_NE(ran.errors.find("is empty"), std::string::npos) << ran.errors;
+  }
 }
 
 // Within a measurement that would take minutes; what does not stop is killed.

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/say.h"
+#include "cli/checks.h"
 #include "cli/commands.h"
 #include "cli/language_model.h"
 #include "cli/output_file.h"
@@ -275,6 +276,7 @@ void add_bench(CLI::App& app, Action& action) {
       ->add_option("--profile", options->profile,
                    "Show where the time of a prompt and of a step goes, and write the last step to a file "
                    "for chrome://tracing")
+      ->check(must_not_be_empty())
       ->type_name("FILE");
   command->add_flag("--json", options->json, "Print the figures as JSON");
   command->callback([options, lengths, &action] {

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "cli/checks.h"
 #include "cli/commands.h"
 #include "cli/device_options.h"
 #include "cli/digits.h"
@@ -60,6 +61,7 @@ void add_demo(CLI::App& app, Action& action) {
       ->add_option("--data", options->data,
                    "Folder with the four files of MNIST (default: looked for in ../shared/data/mnist; "
                    "without it, digits are drawn on the spot)")
+      ->check(must_not_be_empty())
       ->type_name("DIR");
   command->add_option("--epochs", options->epochs, "Times to go through the training images")
       ->type_name("N")

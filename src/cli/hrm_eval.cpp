@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/say.h"
+#include "cli/checks.h"
 #include "cli/hrm.h"
 #include "cli/table.h"
 #include "cli/timing.h"
@@ -161,12 +162,16 @@ void add_hrm_eval(CLI::App& hrm_command, Action& action) {
   CLI::App* command = hrm_command.add_subcommand("eval", "How many Sudoku puzzles a model solves");
   const auto options = std::make_shared<EvalCommand>();
   options->solving.batch = 512;
-  command->add_option("model", options->model, "Model file")->type_name("FILE")->capture_default_str();
+  command->add_option("model", options->model, "Model file")
+      ->check(must_not_be_empty())
+      ->type_name("FILE")
+      ->capture_default_str();
   command
       ->add_option(
           "--data", options->data,
           "CSV file with question and answer, and where it has them source and rating (default: fresh "
           "puzzles)")
+      ->check(must_not_be_empty())
       ->type_name("FILE");
   const CLI::Validator positive = CLI::Range(1, 1 << 30).description("");
   const CLI::Validator not_negative = CLI::Range(0, 1 << 30).description("");

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "cli/checks.h"
 #include "cli/hrm.h"
 #include "cli/output_file.h"
 #include "hearth/hrm_data.h"
@@ -21,7 +22,10 @@ void add_hrm_import(CLI::App& hrm_command, Action& action) {
   command->add_option("checkpoint", options->checkpoint, "File written by its training script")
       ->required()
       ->type_name("FILE");
-  command->add_option("output", options->output, "Model file to write")->required()->type_name("FILE");
+  command->add_option("output", options->output, "Model file to write")
+      ->check(must_not_be_empty())
+      ->required()
+      ->type_name("FILE");
   command->add_flag("-f,--force", options->force, "Replace the file if it is there");
   const auto number = [&](const char* name, std::int64_t& value, const char* what) {
     command->add_option(name, value, what)->check(CLI::Range(1, 1 << 20).description(""))->type_name("N");

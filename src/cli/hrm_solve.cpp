@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/say.h"
+#include "cli/checks.h"
 #include "cli/hrm.h"
 #include "cli/table.h"
 #include "hearth/error.h"
@@ -102,7 +103,10 @@ void add_hrm_solve(CLI::App& hrm_command, Action& action) {
   command->add_option("puzzle", options->puzzle, "81 cells row by row: digits, and '.' for empty")
       ->required()
       ->type_name("PUZZLE");
-  command->add_option("--model", options->model, "Model file")->type_name("FILE")->capture_default_str();
+  command->add_option("--model", options->model, "Model file")
+      ->check(must_not_be_empty())
+      ->type_name("FILE")
+      ->capture_default_str();
   command->add_option("--segments", options->segments, "Segments of an attempt at most")
       ->check(CLI::Range(1, 100000).description(""))
       ->type_name("N")

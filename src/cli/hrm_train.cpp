@@ -114,6 +114,7 @@ void add_hrm_train(CLI::App& hrm_command, Action& action) {
     return command->add_option(name, value, what)->type_name("N")->capture_default_str();
   };
   command->add_option("-o,--output", options->output, "Folder for checkpoints, log, plot and model")
+      ->check(must_not_be_empty())
       ->type_name("DIR")
       ->capture_default_str();
   command->add_flag("--resume", options->resume,
@@ -133,6 +134,7 @@ void add_hrm_train(CLI::App& hrm_command, Action& action) {
   number("--seed", training.seed, "Seed of weights, puzzles and order");
   number("--pool", options->pool, "Different puzzles to make and rearrange")->check(must_be_positive());
   command->add_option("--data", options->data, "Puzzles of a CSV file instead (see 'hearth hrm generate')")
+      ->check(must_not_be_empty())
       ->type_name("FILE");
   number("--log-every", training.log_every, "Steps between lines of the log")->check(must_be_positive());
   number("--evaluate-every", training.evaluate_every, "Steps between evaluations; 0: only at the end")
@@ -158,6 +160,7 @@ void add_hrm_generate(CLI::App& hrm_command, Action& action) {
       ->capture_default_str();
   command->add_option("--seed", options->seed, "Seed")->type_name("N")->capture_default_str();
   command->add_option("-o,--output", options->output, "CSV file: question, answer, rating")
+      ->check(must_not_be_empty())
       ->type_name("FILE")
       ->capture_default_str();
   command->add_flag("-f,--force", options->force, "Replace the file if it is there");

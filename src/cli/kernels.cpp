@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "base/say.h"
+#include "cli/checks.h"
 #include "cli/commands.h"
 #include "cli/kernel_build.h"
 #include "cli/output_file.h"
@@ -352,6 +353,7 @@ void add_kernels(CLI::App& app, Action& action) {
       ->type_name("N");
   build->add_flag("--json", options->json, "Print all variants as JSON");
   build->add_option("--markdown", options->markdown_file, "Also write the table as a page in Markdown")
+      ->check(must_not_be_empty())
       ->type_name("FILE");
   build->callback([options, &action] { action = [options] { return build_all(*options); }; });
   CLI::App* list = command->add_subcommand("list", "Show what is kept on disk");

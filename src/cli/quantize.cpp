@@ -113,7 +113,9 @@ void add_common(CLI::App& command, QuantizeOptions& options) {
       .add_option("in", options.from,
                   "A GGUF file (of parts, the first), or a folder with config.json and safetensors")
       ->required();
-  command.add_option("out", options.to, "The GGUF file to write; it appears when it is complete")->required();
+  command.add_option("out", options.to, "The GGUF file to write; it appears when it is complete")
+      ->check(must_not_be_empty())
+      ->required();
   command.add_flag("-f,--force", options.force, "Replace the file if it is there already");
   command.add_option("--threads", options.threads, "Threads (default: one per core)")
       ->check(CLI::Range(1, 1024));
@@ -133,8 +135,10 @@ void add_quantize(CLI::App& app, Action& action) {
                                type_names()))
       ->transform(in_small_letters())
       ->required();
-  command->add_option("--imatrix", options->importance,
-                      "How much the columns of weights matter: a file of 'hearth imatrix'");
+  command
+      ->add_option("--imatrix", options->importance,
+                   "How much the columns of weights matter: a file of 'hearth imatrix'")
+      ->check(must_not_be_empty());
   command->add_flag("--requantize", options->requantise, "Also from weights that are quantised already");
   command->callback([options, &action] { action = [options] { return quantize(*options); }; });
 }

@@ -129,7 +129,9 @@ void add_imatrix(CLI::App& app, Action& action) {
   auto* command =
       app.add_subcommand("imatrix", "Measure how much the columns of weights matter, for 'hearth quantize'");
   add_common(*command, *options);
-  command->add_option("-o,--output", options->output, "The file to write")->required();
+  command->add_option("-o,--output", options->output, "The file to write")
+      ->check(must_not_be_empty())
+      ->required();
   command->add_flag("-f,--force", options->force, "Replace the file if it is there already");
   command->callback([options, &action] { action = [options] { return measure_importance(*options); }; });
 }

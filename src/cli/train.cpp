@@ -98,6 +98,7 @@ void add_mnist(CLI::App& train, Action& action) {
   command
       ->add_option("--data", options->data,
                    "Folder with the four files of MNIST (default: ../shared/data/mnist)")
+      ->check(must_not_be_empty())
       ->type_name("DIR");
   command->add_option("--epochs", training.epochs, "Times to go through the training images")
       ->check(CLI::Range(1, 100000).description(""))
@@ -129,6 +130,7 @@ void add_mnist(CLI::App& train, Action& action) {
   CLI::Option* checkpoint = command
                                 ->add_option("--checkpoint", options->checkpoints,
                                              "Folder for checkpoints, written after each epoch and on Ctrl-C")
+                                ->check(must_not_be_empty())
                                 ->type_name("DIR");
   command
       ->add_flag("--resume", training.resume,
@@ -139,6 +141,7 @@ void add_mnist(CLI::App& train, Action& action) {
   command
       ->add_option("--profile", options->profile,
                    "Show where the time goes, and write it to a file for chrome://tracing")
+      ->check(must_not_be_empty())
       ->type_name("FILE");
   command->add_flag("-q,--quiet", training.quiet, "Show no progress");
   command->add_flag("--json", options->json, "Print the result as JSON on standard output");

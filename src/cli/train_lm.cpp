@@ -143,6 +143,7 @@ void add_data(CLI::App& command, std::vector<std::string>& data) {
       .add_option("--data", data,
                   "Text files (UTF-8; .gz and .xz too), documents separated by <|endoftext|>; FILE:3 is read "
                   "three times as often as its size would have it")
+      ->check(must_not_be_empty())
       ->type_name("FILE")
       ->required();
 }
@@ -213,10 +214,14 @@ void add_train_lm(CLI::App& train, Action& action) {
   CLI::App* command = train.add_subcommand("lm", "Train a language model on text files");
   const auto options = std::make_shared<LanguageModelTraining>();
   add_data(*command, options->data);
-  command->add_option("-o,--output", options->folder, "Folder of the run")->type_name("DIR")->required();
+  command->add_option("-o,--output", options->folder, "Folder of the run")
+      ->check(must_not_be_empty())
+      ->type_name("DIR")
+      ->required();
   command
       ->add_option("--tokenizer", options->tokenizer,
                    "A tokenizer.json with <|endoftext|>; without it, one is trained on the text")
+      ->check(must_not_be_empty())
       ->type_name("FILE");
   add_sizes(*command, options->training.model);
   add_course(*command, options->training);
@@ -231,6 +236,7 @@ void add_train_lm(CLI::App& train, Action& action) {
   command
       ->add_option("--profile", options->profile,
                    "Show where the time goes, and write it to a file for chrome://tracing")
+      ->check(must_not_be_empty())
       ->type_name("FILE");
   command->add_flag("--resume", options->training.resume, "Go on from the newest checkpoint of the folder");
   command->add_flag("--prepare", options->training.prepare_only,
@@ -245,6 +251,7 @@ void add_train_tokenizer(CLI::App& train, Action& action) {
   const auto options = std::make_shared<TokenizerTraining>();
   add_data(*command, options->data);
   command->add_option("-o,--output", options->output, "The tokenizer.json to write")
+      ->check(must_not_be_empty())
       ->type_name("FILE")
       ->required();
   positive(command->add_option("--vocabulary", options->vocabulary, "Tokens"))->type_name("N");
