@@ -409,6 +409,7 @@ TEST_F(Command, WrongUseIsStatus2) {
                                 "perplexity a b --window 1",
                                 "bench",
                                 "bench llm m --shape tiny",
+                                "bench llm m --type q4_0",
                                 "bench llm --lengths 0"}) {
     const Ran wrong = run(arguments);
     EXPECT_EQ(wrong.status, 2) << arguments;

@@ -249,11 +249,12 @@ void add_bench(CLI::App& app, Action& action) {
                                     "A GGUF file, or a folder with config.json and safetensors");
   std::string shapes;
   for (const auto& shape : llm::known_shapes()) shapes += (shapes.empty() ? "" : ", ") + shape.name;
-  command
-      ->add_option("--shape", options->shape,
-                   fmt::format("Instead of a model, random weights in the shape of one: {}", shapes))
-      ->excludes(model);
+  auto* shape =
+      command->add_option("--shape", options->shape,
+                          fmt::format("Instead of a model, random weights in the shape of one: {}", shapes));
+  shape->excludes(model);
   command->add_option("--type", options->type, "Type of random weights: q4_0, q4_k, q8_0, f16, ...")
+      ->needs(shape)
       ->capture_default_str();
   add_model_options(*command, options->model);
   auto* lengths = command->add_option("--lengths", options->lengths, "Lengths of the prompts");
