@@ -821,7 +821,16 @@ TEST_F(ModelCommand, SaysWhatFitsBeforeItLoads) {
   EXPECT_EQ(run(once + "--memory 0.002 --ctx 1024").status, 0);
   const Ran less = run(once + "--memory 0.0005");
   EXPECT_NE(less.errors.find("are missing; "), std::string::npos) << less.errors;
-  // A text is looked for before a model.
+  // A text is looked for before a model; so is a template.
+  std::vector<std::string> talks = {"chat"};
+#ifdef HEARTH_HAVE_HTTPLIB
+  talks.push_back("serve --port 0");
+#endif
+  for (const std::string& talk : talks) {
+    const Ran none = run(talk + " nothing.gguf --device cpu --template /nowhere/template");
+    EXPECT_EQ(none.status, 1);
+    EXPECT_NE(none.errors.find("/nowhere/template"), std::string::npos) << none.errors;
+  }
   const Ran no_text = run("perplexity nothing.gguf /nowhere/text.txt");
   EXPECT_EQ(no_text.status, 1);
   EXPECT_NE(no_text.errors.find("/nowhere/text.txt"), std::string::npos) << no_text.errors;

@@ -37,14 +37,14 @@ constexpr std::string_view chat_help =
 
 class Conversation {
  public:
+  // `chat_template`: the text of one; empty: the model's.
   Conversation(const ChatCommandOptions& options, const llm::GenerateOptions& generate,
-               const llm::Model& model)
+               const llm::Model& model, const std::string& chat_template)
       : options_(options),
         generate_(generate),
         model_(model),
         session_(model),
-        template_text_(options.template_file.empty() ? model.chat_template()
-                                                     : read_text_file(options.template_file)),
+        template_text_(options.template_file.empty() ? model.chat_template() : chat_template),
         template_(template_text_),
         format_(llm::answer_format(model.tokenizer(), template_text_)) {
     begin(options.system);
@@ -223,12 +223,14 @@ std::optional<std::string> read_message(bool terminal) {
 
 int chat(const ChatCommandOptions& options) {
   llm::GenerateOptions generate = generate_options(options);
+  const std::string chat_template =
+      options.template_file.empty() ? std::string() : read_text_file(options.template_file);
   const llm::Model model = load_model(options);
   if (model.chat_template().empty() && options.template_file.empty())
     throw ValueError(
         "this model has no chat template; `hearth run` goes on from a text, --template gives one");
   load_draft(options, generate);
-  Conversation conversation(options, generate, model);
+  Conversation conversation(options, generate, model, chat_template);
   const bool terminal = isatty(STDIN_FILENO);
   if (terminal && !options.quiet) say("/help lists commands; Ctrl-C stops an answer.\n");
   while (const std::optional<std::string> message = read_message(terminal)) {

@@ -214,12 +214,12 @@ struct Listener {
 
 class Server {
  public:
+  // `chat_template`: the text of one; empty: the model's.
   Server(const ServeOptions& options, Listener& listener, const llm::Model& model,
-         const llm::GenerateOptions& defaults)
+         const llm::GenerateOptions& defaults, const std::string& chat_template)
       : options_(options),
-        interface_(
-            model, options.name.empty() ? name_of(options.model) : options.name, defaults,
-            options.template_file.empty() ? model.chat_template() : read_text_file(options.template_file)),
+        interface_(model, options.name.empty() ? name_of(options.model) : options.name, defaults,
+                   options.template_file.empty() ? model.chat_template() : chat_template),
         batcher_(model),
         server_(listener.server),
         port_(listener.port) {
@@ -482,9 +482,11 @@ class Server {
 int serve(ServeOptions options) {
   options.load.sequences = options.sequences;
   const llm::GenerateOptions defaults = generate_options(options);
+  const std::string chat_template =
+      options.template_file.empty() ? std::string() : read_text_file(options.template_file);
   Listener listener(options);
   const llm::Model model = load_model(options);
-  return Server(options, listener, model, defaults).run();
+  return Server(options, listener, model, defaults, chat_template).run();
 }
 
 }  // namespace
