@@ -125,6 +125,14 @@ def test_schedules(name):
     np.testing.assert_allclose(rates, GOLDEN[f"schedule/{name}"], rtol=1e-6)
 
 
+def test_schedules_are_imported_as_from_pytorch():
+    from hearth.optim.lr_scheduler import OneCycleLR, StepLR  # noqa: F401
+
+    import hearth.optim.lr_scheduler as schedules
+
+    assert schedules is ht.optim.lr_scheduler and StepLR is schedules.StepLR
+
+
 def test_a_cycle_of_epochs():
     def rates(**length):
         optimizer = ht.optim.SGD([nn.Parameter(ht.ones(1))], lr=1)
