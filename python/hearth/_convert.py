@@ -158,7 +158,13 @@ def _restore(data, shape, dtype, requires_grad, kind):
     return result.requires_grad_() if requires_grad else result
 
 
+def _format(self, spec):
+    """f"{loss:.3f}" is that of the number; of several, as they are shown."""
+    return format(self.item() if spec and self.numel() == 1 else repr(self), spec)
+
+
 Tensor.numpy = numpy
+Tensor.__format__ = _format
 Tensor.__array__ = _array_protocol
 Tensor.__reduce__ = _reduce
 Tensor.__copy__ = lambda self: _restore_copy(self)

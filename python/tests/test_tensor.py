@@ -40,6 +40,14 @@ def test_seeds():
     assert ht.randn(3).tolist() == first != ht.randn(3).tolist()
 
 
+def test_formats():
+    assert f"{ht.tensor(1.23456):.2f}" == "1.23" and f"{ht.tensor([7]):03d}" == "007"
+    x = ht.ones(2)
+    assert f"{x}" == str(x)
+    with pytest.raises(ValueError):
+        f"{x:.2f}"
+
+
 def test_moving_as_pytorch_users_write_it():
     x = ht.ones(2)
     assert x.to(dtype=ht.float16).dtype == ht.float16 and x.to(device="cpu", dtype="int32").dtype == ht.int32
