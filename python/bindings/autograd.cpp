@@ -74,15 +74,17 @@ void bind_autograd(nb::module_& m, TensorClass& tensor) {
       .def_prop_ro("data", &Tensor::detach, "detach()")
       .def(
           "backward",
-          [](const Tensor& x, const MaybeIn& seed) {
+          [](const Tensor& x, const MaybeIn& seed, std::optional<bool>) {
             std::vector<Tensor> changed = x.backward(seed);
             if (tracing()) return;
             // The value with its gradients: one plan computes what they share once.
             changed.push_back(x);
             evaluate(changed);
           },
-          "gradient"_a = nb::none(),
-          "Adds d(this)/d(leaf) to the gradient of every leaf, and computes this and the gradients.");
+          "gradient"_a = nb::none(), "retain_graph"_a = nb::none(),
+          "Adds d(this)/d(leaf) to the gradient of every leaf, and computes this and the gradients. The "
+          "graph "
+          "is there as long as the tensor, whatever retain_graph says.");
 
   m.def(
       "gradients",

@@ -40,6 +40,14 @@ def test_seeds():
     assert ht.randn(3).tolist() == first != ht.randn(3).tolist()
 
 
+def test_the_graph_is_kept_in_any_case():
+    x = ht.ones(2, requires_grad=True)
+    y = (x * 3).sum()
+    y.backward(retain_graph=True)
+    y.backward()
+    assert x.grad.tolist() == [6, 6]
+
+
 def test_formats():
     assert f"{ht.tensor(1.23456):.2f}" == "1.23" and f"{ht.tensor([7]):03d}" == "007"
     x = ht.ones(2)
