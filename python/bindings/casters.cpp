@@ -50,7 +50,9 @@ bool DeviceIn::read(nb::handle source) {
     device_ = nb::cast<Device>(source);
     return true;
   }
-  return nb::try_cast(source, name_);
+  if (nb::try_cast(source, name_)) return true;
+  const nb::object held = nb::getattr(source, "_device", nb::none());  // of hearth.device
+  return nb::try_cast(held, device_);
 }
 
 bool read_integers(nb::handle source, std::vector<std::int64_t>& integers) {

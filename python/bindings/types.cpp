@@ -74,7 +74,8 @@ void bind_types(nb::module_& m) {
           "__eq__",
           [](Device a, nb::handle b) {
             if (nb::isinstance<nb::str>(b)) return to_string(a) == nb::cast<std::string>(b);
-            return nb::isinstance<Device>(b) && a == nb::cast<Device>(b);
+            const nb::object held = nb::getattr(b, "_device", nb::borrow(b));  // of hearth.device
+            return nb::isinstance<Device>(held) && a == nb::cast<Device>(held);
           },
           nb::arg().none())
       .def("__hash__", [](Device device) { return static_cast<int>(device.kind) << 8 | device.index; })

@@ -1,4 +1,4 @@
-"""Functions of functions: grad, value_and_grad, compile; and the modes no_grad, enable_grad, autocast, device."""
+"""Functions of functions: grad, value_and_grad, compile; and the modes no_grad, autocast, device."""
 
 import functools
 import threading
@@ -31,7 +31,26 @@ class autocast(_Autocast, _Mode):
 
 
 class device(_DeviceScope, _Mode):
-    """While in it, this thread makes tensors on another device: with ht.device("cpu"): ..."""
+    """A device. While in it, this thread makes tensors there: with ht.device("cpu"): ..."""
+
+    def __init__(self, device):
+        self._device = _core.Device(device)
+        super().__init__(self._device)
+
+    type = property(lambda self: self._device.type)
+    index = property(lambda self: self._device.index)
+
+    def __eq__(self, other):
+        return self._device == getattr(other, "_device", other)
+
+    def __hash__(self):
+        return hash(self._device)
+
+    def __str__(self):
+        return str(self._device)
+
+    def __repr__(self):
+        return f"device('{self}')"
 
 
 # ---- trees: nested tuples, lists and dictionaries with tensors as leaves

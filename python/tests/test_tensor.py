@@ -40,6 +40,19 @@ def test_seeds():
     assert ht.randn(3).tolist() == first != ht.randn(3).tolist()
 
 
+def test_a_device_is_one_wherever_one_is_wanted():
+    device = ht.device("cuda" if ht.cuda.is_available() else "cpu")
+    assert ht.ones(2, device=device).device == device and ht.ones(2).to(device).device == device
+    layer = ht.nn.Linear(2, 2).to(device)
+    assert layer.weight.device == device and layer.to(device=device) is layer
+    assert str(device) == str(ht.Device(str(device))) and device == ht.device(device) and device != 5
+    assert device.type in repr(device) and {device: 1}[ht.device(device)] == 1
+    with device:
+        assert ht.ones(1).device == device
+    with pytest.raises(ht.Error):
+        ht.device("abacus")
+
+
 def test_the_graph_is_kept_in_any_case():
     x = ht.ones(2, requires_grad=True)
     y = (x * 3).sum()

@@ -229,7 +229,7 @@ class Module:
         dtypes, places = [], []
         for target in (*targets, device, dtype):
             if target is not None:
-                (places if isinstance(target, _core.Device) or _is_device(target) else dtypes).append(target)
+                (places if _is_device(target) else dtypes).append(target)
         for module in self.modules():
             for kind in ("_parameters", "_buffers"):
                 for tensor in module.__dict__[kind].values():
@@ -281,7 +281,7 @@ class Module:
 
 def _is_device(target):
     if not isinstance(target, str):
-        return False
+        return isinstance(target, (_core.Device, _core._DeviceScope))
     try:
         _core.dtype_size(target)
     except Exception:
