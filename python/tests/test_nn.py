@@ -154,6 +154,22 @@ def test_losses(name):
     close(loss(ht.tensor(GOLDEN["function/x"]), ht.tensor(GOLDEN["function/y"])), GOLDEN[f"loss/{name}"])
 
 
+def test_weights_of_binary_cross_entropy():
+    F = nn.functional
+    x, y = ht.randn(4, 3) * 3, (ht.rand(4, 3) > 0.5).float()
+    weight, positive = ht.tensor([0.5, 1.0, 2.0]), ht.tensor([3.0, 1.0, 0.2])
+    s, t, w, p = x.numpy().astype(np.float64), y.numpy(), weight.numpy(), positive.numpy()
+    chance = 1 / (1 + np.exp(-s))
+    of_elements = -(p * t * np.log(chance) + (1 - t) * np.log(1 - chance))
+    close(F.binary_cross_entropy_with_logits(x, y, pos_weight=positive, reduction="none"), of_elements)
+    close(nn.BCEWithLogitsLoss(pos_weight=positive)(x, y), of_elements.mean())
+    close(nn.BCEWithLogitsLoss(weight, pos_weight=positive, reduction="sum")(x, y), (of_elements * w).sum(), 2e-4)
+    plain = F.binary_cross_entropy_with_logits(x, y, reduction="none")
+    close(F.binary_cross_entropy_with_logits(x, y, weight), (plain.numpy() * w).mean())
+    with pytest.raises(ht.ValueError):
+        F.binary_cross_entropy_with_logits(x, y, weight, reduction="average")
+
+
 def test_the_mean_of_divergences():
     """Of samples, where "mean" is that of elements."""
     p, q = (ht.softmax(ht.randn(5, 3), -1) for _ in range(2))

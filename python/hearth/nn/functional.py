@@ -191,7 +191,23 @@ huber_loss = _loss(_core.huber_loss)
 nll_loss = _loss(_core.nll_loss)
 cross_entropy = _loss(_core.cross_entropy)
 binary_cross_entropy = _loss(_core.bce_loss)
-binary_cross_entropy_with_logits = _loss(_core.bce_with_logits_loss)
+
+
+def binary_cross_entropy_with_logits(input, target, weight=None, reduction="mean", pos_weight=None):
+    """Binary cross entropy of scores. `weight` is of elements, `pos_weight` of those whose target is 1."""
+    input = _full(input)
+    if weight is None and pos_weight is None:
+        return _core.bce_with_logits_loss(input, target, reduction)
+    if pos_weight is None:
+        loss = _core.bce_with_logits_loss(input, target, "none")
+    else:
+        loss = (1 - target) * input + (1 + (pos_weight - 1) * target) * _core.softplus(-input)
+    loss = loss if weight is None else loss * weight
+    if reduction == "none":
+        return loss
+    if reduction not in ("mean", "sum"):
+        raise _core.ValueError(f"[loss] reduction is mean, sum or none, not {reduction!r}")
+    return loss.mean() if reduction == "mean" else loss.sum()
 
 
 def kl_div(input, target, reduction="mean", log_target=False):

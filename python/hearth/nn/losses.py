@@ -38,7 +38,9 @@ L1Loss = _loss("L1Loss", F.l1_loss, reduction="mean")
 SmoothL1Loss = _loss("SmoothL1Loss", F.smooth_l1_loss, reduction="mean", beta=1.0)
 HuberLoss = _loss("HuberLoss", F.huber_loss, reduction="mean", delta=1.0)
 BCELoss = _loss("BCELoss", F.binary_cross_entropy, reduction="mean")
-BCEWithLogitsLoss = _loss("BCEWithLogitsLoss", F.binary_cross_entropy_with_logits, reduction="mean")
+BCEWithLogitsLoss = _loss(
+    "BCEWithLogitsLoss", F.binary_cross_entropy_with_logits, weight=None, reduction="mean", pos_weight=None
+)
 NLLLoss = _loss("NLLLoss", F.nll_loss, weight=None, ignore_index=-100, reduction="mean")
 CrossEntropyLoss = _loss(
     "CrossEntropyLoss", F.cross_entropy, weight=None, ignore_index=-100, reduction="mean", label_smoothing=0.0
