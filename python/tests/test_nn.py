@@ -214,6 +214,42 @@ def test_instance_norm():
         nn.InstanceNorm2d(3, track_running_stats=True)
 
 
+def test_resizing_by_a_factor():
+    F, x = nn.functional, ht.randn(1, 2, 3, 4)
+    assert F.interpolate(x, scale_factor=2).tolist() == F.interpolate(x, (6, 8)).tolist()
+    assert F.interpolate(x, scale_factor=(1, 1.5), mode="bilinear").shape == (1, 2, 3, 6)
+    assert nn.Upsample(scale_factor=2)(x).shape == (1, 2, 6, 8) and nn.Upsample(size=5)(x).shape == (1, 2, 5, 5)
+    for wrong in ({}, {"size": 2, "scale_factor": 2}):
+        with pytest.raises(ht.ValueError, match="scale_factor"):
+            F.interpolate(x, **wrong)
+
+
+def test_parts_are_replaced_and_found():
+    net = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Sequential(nn.Linear(3, 4)))
+    net[0], net[-1] = nn.Linear(2, 5), nn.Linear(5, 1)
+    assert net(ht.ones(1, 2)).shape == (1, 1) and list(net.state_dict()) == ["0.weight", "0.bias", "2.weight", "2.bias"]
+    parts = nn.ModuleList([nn.ReLU()])
+    parts.insert(0, nn.Linear(2, 2))
+    parts[1] = nn.Linear(2, 3)
+    assert [name for name, _ in parts.named_parameters()] == ["0.weight", "0.bias", "1.weight", "1.bias"]
+    deep = nn.Sequential(nn.Sequential(nn.Linear(2, 2)))
+    assert deep.get_submodule("0.0") is deep[0][0] and deep.get_submodule("") is deep
+    with pytest.raises(AttributeError, match="0.7"):
+        deep.get_submodule("0.7")
+    assert deep.double()[0][0].weight.dtype == ht.float64
+    assert (nn.Embedding(5, 3).num_embeddings, nn.Embedding(5, 3).embedding_dim) == (5, 3)
+
+
+def test_arguments_that_change_nothing():
+    F, q, k = nn.functional, ht.randn(1, 4, 3, 8), ht.randn(1, 2, 3, 8)
+    assert F.scaled_dot_product_attention(q, k, k, enable_gqa=True).shape == q.shape
+    nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2), 1, enable_nested_tensor=False)
+    assert nn.MaxPool2d(kernel_size=2, stride=2, padding=0, dilation=1, ceil_mode=False)(q).shape == (1, 4, 1, 4)
+    for wrong in ({"dilation": 2}, {"ceil_mode": True}):
+        with pytest.raises(ht.ValueError, match="MaxPool2d"):
+            nn.MaxPool2d(2, **wrong)
+
+
 def test_arguments_in_pytorchs_order():
     weight, scores, target = ht.tensor([0.2, 1.0, 3.0]), ht.randn(4, 3), ht.tensor([0, 1, 2, 0])
     for kind in (nn.CrossEntropyLoss, nn.NLLLoss):

@@ -227,7 +227,8 @@ class TransformerDecoderLayer(Module, _FeedForward):
 
 
 class _Stack(Module):
-    def __init__(self, layer, num_layers, norm=None):
+    def __init__(self, layer, num_layers, norm=None, enable_nested_tensor=True):
+        """enable_nested_tensor, of PyTorch's faster ways, changes nothing."""
         super().__init__()
         import copy
 

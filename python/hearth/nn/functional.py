@@ -15,7 +15,6 @@ from .._core import (
     gelu_tanh,
     glu,
     hardshrink,
-    interpolate,
     logsigmoid,
     low_precision as _low,
     max_pool1d,
@@ -62,6 +61,17 @@ def gelu(x, approximate="none"):
     return gelu_tanh(x) if approximate == "tanh" else _core.gelu(x)
 
 
+def interpolate(x, size=None, scale_factor=None, mode="nearest", align_corners=False):
+    """The spatial axes resized to `size`, or by `scale_factor`; a number stands for all of them."""
+    axes = x.ndim - 2
+    if (size is None) == (scale_factor is None):
+        raise _core.ValueError("[interpolate] either size or scale_factor is needed")
+    if size is None:
+        factors = scale_factor if isinstance(scale_factor, (tuple, list)) else (scale_factor,) * axes
+        size = tuple(int(n * s) for n, s in zip(x.shape[2:], factors, strict=True))
+    return _core.interpolate(x, size, mode, bool(align_corners))
+
+
 def embedding(indices, weight, padding_idx=None):
     """Rows of `weight`."""
     return _core.embedding(indices, weight, padding_idx)
@@ -91,8 +101,11 @@ conv_transpose2d = _convolution(_core.conv_transpose2d)
 conv_transpose3d = _convolution(_core.conv_transpose3d)
 
 
-def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None):
-    """Attention of (..., heads, length, size); in a bool mask true means "may attend"."""
+def scaled_dot_product_attention(
+    query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False
+):
+    """Attention of (..., heads, length, size); in a bool mask true means "may attend". Keys may have fewer heads, whatever
+    enable_gqa says."""
     return _core.attention(_low(query), _low(key), _low(value), attn_mask, dropout_p, is_causal, scale)
 
 

@@ -204,7 +204,7 @@ class Embedding(Module):
         if padding_idx is not None:
             padding_idx %= num_embeddings
             weight[padding_idx] = 0.0
-        self.padding_idx = padding_idx
+        self.num_embeddings, self.embedding_dim, self.padding_idx = num_embeddings, embedding_dim, padding_idx
         self.weight = Parameter(weight)
 
     def forward(self, indices):
@@ -220,8 +220,10 @@ class Embedding(Module):
 class _Pool(Module):
     function = None
 
-    def __init__(self, kernel_size, stride=None, padding=0, **options):
+    def __init__(self, kernel_size, stride=None, padding=0, *, dilation=1, ceil_mode=False, **options):
         super().__init__()
+        if dilation != 1 or ceil_mode:
+            raise _core.ValueError(f"[{type(self).__name__}] windows are whole and have no gaps: no dilation, no ceil_mode")
         self.options = {"kernel_size": kernel_size, "stride": stride, "padding": padding, **options}
 
     def forward(self, x):
@@ -277,11 +279,7 @@ class Upsample(Module):
         self.size, self.scale_factor, self.mode, self.align_corners = size, scale_factor, mode, align_corners
 
     def forward(self, x):
-        spatial = x.shape[2:]
-        size = self.size
-        if size is None:
-            size = tuple(int(n * s) for n, s in zip(spatial, _tuple(self.scale_factor, len(spatial))))
-        return F.interpolate(x, _tuple(size, len(spatial)), self.mode, self.align_corners)
+        return F.interpolate(x, self.size, self.scale_factor, self.mode, self.align_corners)
 
 
 # ---- normalisation

@@ -149,6 +149,15 @@ class Module:
     def parameters(self, recurse=True):
         return (parameter for _, parameter in self.named_parameters(recurse=recurse))
 
+    def get_submodule(self, target):
+        """The module under a name as named_modules() has it."""
+        module = self
+        for name in target.split(".") if target else ():
+            module = module._modules[name] if name in module._modules else None
+            if module is None:
+                raise AttributeError(f"{type(self).__name__!r} has no module {target!r}")
+        return module
+
     def named_buffers(self, prefix=""):
         return self._named("_buffers", prefix)
 
@@ -266,6 +275,9 @@ class Module:
     def float(self):
         return self.to(_core.float32)
 
+    def double(self):
+        return self.to(_core.float64)
+
     # ---- for people
 
     def extra_repr(self):
@@ -322,6 +334,9 @@ class Sequential(Module):
         modules = list(self._modules.values())
         return Sequential(*modules[index]) if isinstance(index, slice) else modules[index]
 
+    def __setitem__(self, index, module):
+        self._modules[list(self._modules)[index]] = module
+
 
 class ModuleList(Module):
     """A list of modules; it has no forward."""
@@ -348,6 +363,15 @@ class ModuleList(Module):
     def __getitem__(self, index):
         modules = list(self._modules.values())
         return ModuleList(modules[index]) if isinstance(index, slice) else modules[index]
+
+    def __setitem__(self, index, module):
+        self._modules[list(self._modules)[index]] = module
+
+    def insert(self, index, module):
+        modules = list(self._modules.values())
+        modules.insert(index, module)
+        self._modules.clear()
+        self.extend(modules)
 
 
 class ModuleDict(Module):
