@@ -101,12 +101,14 @@ class DataLoader:
 
         for x, y in DataLoader(dataset, batch_size=32, shuffle=True): ...
 
-    `num_workers` threads prepare batches ahead. The order follows from `seed` alone. With `device`, batches are copied
-    there while it computes; they go through pinned memory, whatever `pin_memory` says. state_dict() holds the place in the data: a loop after load_state_dict() goes on from there.
+    `num_workers` threads prepare batches ahead; they stay, whatever `persistent_workers` says. The order follows from `seed`
+    alone. With `device`, batches are copied there while it computes; they go through pinned memory, whatever `pin_memory`
+    says. state_dict() holds the place in the data: a loop after load_state_dict() goes on from there.
     """
 
     def __init__(self, dataset, batch_size=1, shuffle=False, sampler=None, batch_sampler=None, num_workers=0,
-                 collate_fn=None, drop_last=False, prefetch_factor=2, seed=0, device=None, pin_memory=False):
+                 collate_fn=None, drop_last=False, prefetch_factor=2, seed=0, device=None, pin_memory=False,
+                 persistent_workers=False):
         self.dataset, self.batch_size = dataset, batch_size
         self._lock = threading.Lock()
         self._drop_last, self._device, self._collate = drop_last, device, collate_fn or _stacked

@@ -398,6 +398,11 @@ def test_optimizer_state_and_groups():
     optimizer.step()
     assert a.tolist() == [0.5, 0.5] and b.tolist() == [1, 1]
     optimizer.param_groups[1]["lr"] = 1.0
+    group = optimizer.param_groups[0]
+    assert group["momentum"] == 0.9 and group["weight_decay"] == 0 and "nesterov" in group and "speed" not in group
+    with pytest.raises(KeyError):
+        group["speed"]
+    assert ht.optim.AdamW([a], fused=True, foreach=False).param_groups[0]["betas"] == (0.9, 0.999)
     state = optimizer.state_dict()
     other = ht.optim.SGD([{"params": [a]}, {"params": b}], lr=0.1, momentum=0.9)
     other.load_state_dict(state)

@@ -26,7 +26,7 @@ class Squares(ht.data.Dataset):
 
 @pytest.mark.parametrize("workers", [0, 3])
 def test_python_data_sets(workers):
-    loader = DataLoader(Squares(), batch_size=4, num_workers=workers)
+    loader = DataLoader(Squares(), batch_size=4, num_workers=workers, persistent_workers=workers > 0)
     assert len(loader) == 3
     for _ in range(2):
         batches = list(loader)

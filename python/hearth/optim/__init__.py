@@ -8,17 +8,20 @@ from . import lr_scheduler
 
 
 class _Group:
-    """One group of parameters, with its learning rate as PyTorch's param_groups has it."""
+    """One group of parameters with its options, as PyTorch's param_groups has it."""
 
-    def __init__(self, native, index, parameters):
-        self._native, self._index, self._parameters = native, index, parameters
+    def __init__(self, native, index, parameters, options):
+        self._native, self._index, self._parameters, self._options = native, index, parameters, options
 
     def __getitem__(self, name):
         if name == "lr":
             return self._native.learning_rate(self._index)
         if name == "params":
             return self._parameters
-        raise KeyError(name)
+        return self._options[name]
+
+    def __contains__(self, name):
+        return name == "params" or name in self._options
 
     def __setitem__(self, name, value):
         if name != "lr":
@@ -37,6 +40,8 @@ class Optimizer:
 
     def __init__(self, params, *values, **options):
         names = list(self._defaults)
+        for name in ("foreach", "fused"):  # of PyTorch's ways to compute the same
+            options.pop(name, None)
         unknown = [name for name in options if name not in self._defaults]
         if unknown or len(values) > len(names):
             raise TypeError(f"{type(self).__name__} has no option {unknown or values}; it has {', '.join(names)}")
@@ -45,16 +50,19 @@ class Optimizer:
         if not params:
             raise _core.ValueError(f"[{type(self).__name__}] there are no parameters")
         groups = params if isinstance(params[0], dict) else [{"params": params}]
-        native = []
+        native, given_options = [], []
         for group in groups:
             given = group["params"]
             tensors = [given] if isinstance(given, Tensor) else list(given)
             own = {**common, **{name: value for name, value in group.items() if name != "params"}}
+            given_options.append(dict(own))
             if "betas" in own:
                 own["beta1"], own["beta2"] = own.pop("betas")
             native.append((tensors, own))
         self._native = self._kind(native)
-        self.param_groups = [_Group(self._native, i, tensors) for i, (tensors, _) in enumerate(native)]
+        self.param_groups = [
+            _Group(self._native, i, tensors, own) for i, ((tensors, _), own) in enumerate(zip(native, given_options))
+        ]
 
     def step(self, closure=None):
         """Updates every parameter that has a gradient."""
