@@ -602,6 +602,15 @@ TEST(LanguageModelTraining, BadOptionsAreRefused) {
       train_language_model(options);
     };
   };
+  // What does not depend on the texts is said before anything is made of them.
+  constexpr double no_number = std::numeric_limits<double>::quiet_NaN();
+  expect_error<ValueError>(with([](auto& o) { o.learning_rate = HUGE_VAL; }), {"learning_rate = inf"});
+  expect_error<ValueError>(with([](auto& o) { o.weight_decay = no_number; }), {"weight_decay = nan"});
+  expect_error<ValueError>(with([](auto& o) { o.beta2 = 1; }), {"beta2 = 1"});
+  expect_error<ValueError>(with([](auto& o) { o.clip_norm = -1; }), {"clip_norm = -1"});
+  expect_error<ValueError>(with([](auto& o) { o.model.dropout = no_number; }), {"dropout", "nan"});
+  expect_error<ValueError>(with([](auto& o) { o.model.heads = 5; }), {"5 heads"});
+  EXPECT_FALSE(std::filesystem::exists(folder / "bad"));
   expect_error<ValueError>(with([](auto& o) { o.model.vocabulary = 30000; }), {"30000", "needs more text"});
   expect_error<ValueError>(with([](auto& o) { o.model.vocabulary = 100; }), {"100", "no room"});
   expect_error<ValueError>(with([](auto& o) { o.tokens = 0; }), {"tokens = 0"});

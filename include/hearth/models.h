@@ -86,9 +86,11 @@ struct LlamaOptions {
   double norm_epsilon = 1e-5;
   double dropout = 0.0;  // of what attention and feed-forward add
 };
+// Throws ValueError for sizes that do not fit together.
+void check(const LlamaOptions& options);
 // The decoder of the Llama family, with the parameter names and the order of rotary pairs of Hugging Face's
 // implementation: "model.layers.0.self_attn.q_proj.weight". The token embedding is also the output layer.
-// Tokens (N, T) integers -> scores (N, T, vocabulary). Throws ValueError for sizes that do not fit together.
+// Tokens (N, T) integers -> scores (N, T, vocabulary). Throws as check() does.
 class Llama : public nn::Module {
  public:
   explicit Llama(const LlamaOptions& options = {});

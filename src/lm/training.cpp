@@ -50,6 +50,12 @@ void check_options(const TrainingOptions& o) {
   require(o.evaluations > 0, "evaluations", static_cast<double>(o.evaluations));
   require(o.minutes >= 0, "minutes", o.minutes);
   require(o.sample_tokens >= 0, "sample_tokens", static_cast<double>(o.sample_tokens));
+  // What the model and the optimiser would find out when the texts are tokens.
+  require(o.learning_rate > 0 && std::isfinite(o.learning_rate), "learning_rate", o.learning_rate);
+  require(o.weight_decay >= 0 && std::isfinite(o.weight_decay), "weight_decay", o.weight_decay);
+  require(o.beta2 >= 0 && o.beta2 < 1, "beta2", o.beta2);
+  require(o.clip_norm >= 0, "clip_norm", o.clip_norm);
+  models::check(o.model);
 }
 
 // ---- texts to tokens

@@ -12,7 +12,9 @@ namespace {
 
 constexpr double deviation = 0.02;  // of initial weights
 
-void check_options(const LlamaOptions& o) {
+}  // namespace
+
+void check(const LlamaOptions& o) {
   for (const auto& [name, value] : {std::pair{"vocabulary", o.vocabulary},
                                     {"context", o.context},
                                     {"layers", o.layers},
@@ -26,7 +28,11 @@ void check_options(const LlamaOptions& o) {
         fmt::format("[Llama] a width of {} does not give {} heads of an even size", o.width, o.heads));
   if (o.heads % o.groups != 0)
     throw ValueError(fmt::format("[Llama] {} heads do not share {} keys and values", o.heads, o.groups));
+  if (!(o.dropout >= 0 && o.dropout < 1))
+    throw ValueError(fmt::format("[Llama] dropout is in [0, 1), not {}", o.dropout));
 }
+
+namespace {
 
 std::shared_ptr<nn::Linear> projection(std::int64_t in, std::int64_t out, double scale = 1.0) {
   auto layer = std::make_shared<nn::Linear>(in, out, false);
@@ -152,7 +158,7 @@ class Llama::Decoder : public nn::Module {
   std::shared_ptr<Norm> norm_;
 };
 
-Llama::Llama(const LlamaOptions& options) : options_((check_options(options), options)) {
+Llama::Llama(const LlamaOptions& options) : options_((check(options), options)) {
   model_ = register_module("model", std::make_shared<Decoder>(options_));
 }
 
