@@ -2,6 +2,8 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <charconv>
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -28,6 +30,20 @@ inline CLI::Validator must_be_from(int least) {
                               [least](double number) { return number >= least; });
 }
 inline CLI::Validator must_not_be_negative() { return must_be_from(0); }
+
+// 64 bits; of others the parser makes some that fit.
+inline CLI::Validator must_be_a_seed() {
+  return CLI::Validator(
+      [](std::string& text) {
+        std::uint64_t seed = 0;
+        const char* const end = text.data() + text.size();
+        const auto [stop, error] = std::from_chars(text.data(), end, seed);
+        return error == std::errc() && stop == end
+                   ? std::string()
+                   : text + " is not a whole number from 0 to 18446744073709551615";
+      },
+      "");
+}
 
 // A script's variable that is not set would leave out what the script asks for.
 inline CLI::Validator must_not_be_empty() {

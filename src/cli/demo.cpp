@@ -69,6 +69,7 @@ void add_demo(CLI::App& app, Action& action) {
       ->capture_default_str();
   add_device_options(*command, options->device);
   command->add_option("--seed", options->seed, "Seed of initial weights and order")
+      ->check(must_be_a_seed())
       ->type_name("N")
       ->capture_default_str();
   command->callback([options, &action] { action = [options] { return run_demo(*options); }; });

@@ -181,7 +181,7 @@ void add_hrm_eval(CLI::App& hrm_command, Action& action) {
   number("--count", options->count, "Fresh puzzles of each kind")->check(positive);
   number("--limit", options->limit, "Puzzles of each source of the file at most; 0: all")
       ->check(not_negative);
-  number("--seed", options->seed, "Seed of the fresh puzzles");
+  number("--seed", options->seed, "Seed of the fresh puzzles")->check(must_be_a_seed());
   number("--segments", options->solving.most_segments, "Segments of an attempt at most")->check(positive);
   number("--patience", options->solving.patience,
          "Segments without a change after which an attempt is given up; 0: never")

@@ -131,7 +131,7 @@ void add_hrm_train(CLI::App& hrm_command, Action& action) {
   number("--weight-decay", training.weight_decay, "Decoupled weight decay")->check(must_not_be_negative());
   number("--ema", training.ema_decay, "Decay of the averaged weights; 0: none are kept")
       ->check(CLI::Range(0.0, 0.999999).description(""));
-  number("--seed", training.seed, "Seed of weights, puzzles and order");
+  number("--seed", training.seed, "Seed of weights, puzzles and order")->check(must_be_a_seed());
   number("--pool", options->pool, "Different puzzles to make and rearrange")->check(must_be_positive());
   command->add_option("--data", options->data, "Puzzles of a CSV file instead (see 'hearth hrm generate')")
       ->check(must_not_be_empty())
@@ -158,7 +158,10 @@ void add_hrm_generate(CLI::App& hrm_command, Action& action) {
       ->check(CLI::Range(1, 100000000).description(""))
       ->type_name("N")
       ->capture_default_str();
-  command->add_option("--seed", options->seed, "Seed")->type_name("N")->capture_default_str();
+  command->add_option("--seed", options->seed, "Seed")
+      ->check(must_be_a_seed())
+      ->type_name("N")
+      ->capture_default_str();
   command->add_option("-o,--output", options->output, "CSV file: question, answer, rating")
       ->check(must_not_be_empty())
       ->type_name("FILE")

@@ -135,7 +135,7 @@ void add_language_model_options(CLI::App& command, LanguageModelOptions& options
       ->allow_extra_args(false)
       ->take_all();
   command.add_option("--seed", sampling.seed, "Of the random numbers; 0: a new one each time")
-      ->check(must_not_be_negative())
+      ->check(must_be_a_seed())
       ->capture_default_str();
   command.add_option("--stop", options.generate.stop, "Stop before this text; may be given several times")
       ->allow_extra_args(false)  // else "[a, b]" would be a list

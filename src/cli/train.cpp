@@ -113,6 +113,7 @@ void add_mnist(CLI::App& train, Action& action) {
       ->type_name("RATE")
       ->capture_default_str();
   command->add_option("--seed", training.seed, "Seed of initial weights, order and dropout")
+      ->check(must_be_a_seed())
       ->type_name("N")
       ->capture_default_str();
   command->add_option("--workers", training.workers, "Threads that prepare batches")

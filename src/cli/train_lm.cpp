@@ -193,6 +193,7 @@ void add_course(CLI::App& command, lm::TrainingOptions& training) {
       ->type_name("SHARE")
       ->capture_default_str();
   command.add_option("--seed", training.seed, "Seed of initial weights, order and dropout")
+      ->check(must_be_a_seed())
       ->type_name("N")
       ->capture_default_str();
   positive(command.add_option("--evaluations", training.evaluations,
