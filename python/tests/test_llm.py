@@ -254,7 +254,7 @@ def test_session(model):
     first = session.generate(PROMPT, max_tokens=5, temperature=0)
     assert session.generate(PROMPT, max_tokens=5, temperature=0).reused_tokens > first.reused_tokens == 0
     assert "".join(session.stream(PROMPT, max_tokens=5, temperature=0)) == first.text
-    with pytest.raises(ht.ValueError, match="in use"):
+    with pytest.raises(ht.ValueError, match="in use; the option `sequences`"):
         [model.session() for _ in range(3)]
 
 

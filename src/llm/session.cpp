@@ -18,7 +18,9 @@ std::vector<std::vector<float>> rows_of(const std::vector<float>& flat, std::int
 Session::State::State(std::shared_ptr<Model::State> of) : model(std::move(of)) {
   const std::lock_guard lock(model->mutex);
   if (model->sequences == model->most_sequences)
-    throw ValueError("[Session] all sequences of the model's cache are in use");
+    throw ValueError(fmt::format(
+        "[Session] {} in use; the option `sequences` of loading says how many there may be",
+        model->most_sequences == 1 ? "the only sequence of the model is" : "all sequences of the model are"));
   ++model->sequences;
 }
 
