@@ -14,6 +14,7 @@
 #include "hearth/hearth.h"
 #include "hearth/kernel.h"
 #include "hearth/quantise.h"
+#include "streamed_text.h"
 
 namespace hearth {
 namespace {
@@ -99,15 +100,7 @@ class GpuRoundedRows : public GpuComparison {
     return fmt::format(
         "#include \"streamed.h\"\n"
         "using namespace quantised;\n"
-        "struct Plain {{\n"
-        "  f32* out;\n"
-        "  u32 columns;\n"
-        "  DEVICE void start(u64, u32) const {{}}\n"
-        "  DEVICE void operator()(i64 row, i64 column, const Packet<f32, 1>& sum) const {{\n"
-        "    out[row * columns + column] = sum.element[0];\n"
-        "  }}\n"
-        "}};\n"
-        "using Work = streamed::BlockPortions<quantised::{0}, {1}, Neighbours<2>, {2}, {3}, {4}, 16{5}>;\n"
+        "{8}using Work = streamed::BlockPortions<quantised::{0}, {1}, Neighbours<2>, {2}, {3}, {4}, 16{5}>;\n"
         "KERNEL_OF({2}) void product(const u8* data, u64 count, const u8* x, f32* out, u32 rows, u32 "
         "columns,\n"
         "                           u32 depth) {{\n"
@@ -129,7 +122,7 @@ class GpuRoundedRows : public GpuComparison {
         epsilon > 0 ? fmt::format("Normed<{}, {}, true> prepare{{nullptr, {}f, depth, squares}}", most_rows,
                                   threads, epsilon)
                     : std::string("AsItIs prepare; (void)squares"),
-        run);
+        run, plain_results);
   }
 
   static std::vector<float> host(const Tensor& x) { return x.to(Device{}).to_vector<float>(); }

@@ -8,6 +8,7 @@
 #include "hearth/hearth.h"
 #include "hearth/kernel.h"
 #include "hearth/quantise.h"
+#include "streamed_text.h"
 
 namespace hearth {
 namespace {
@@ -28,18 +29,7 @@ class GpuStreamedProducts : public GpuComparison {
     return fmt::format(
         "#include \"streamed.h\"\n"
         "using namespace quantised;\n"
-        "struct Plain {{\n"
-        "  f32* out;\n"
-        "  u32 columns;\n"
-        "  DEVICE void start(u64, u32) const {{}}\n"
-        "  DEVICE void operator()(i64 row, i64 column, const Packet<f32, 1>& sum) const {{\n"
-        "    out[row * columns + column] = sum.element[0];\n"
-        "  }}\n"
-        "  DEVICE void operator()(i64 row, i64 column, const gemm::Pair<f32, 1>& sums) const {{\n"
-        "    out[row * columns + column] = sums.left.element[0] + 3 * sums.right.element[0];\n"
-        "  }}\n"
-        "}};\n"
-        "using Work = {0};\n"
+        "{5}using Work = {0};\n"
         "KERNEL_OF({1}) void streamed_product(const u8* data, u64 count, const f32* x, f32* out, u32 rows,\n"
         "                                    u32 columns, u32 depth, u32 parts) {{\n"
         "  constexpr int slots = {4};\n"
@@ -53,7 +43,7 @@ class GpuStreamedProducts : public GpuComparison {
         "    return 1.0f;\n"
         "  }}, Plain{{out, columns}});\n"
         "}}\n",
-        work, threads, weights, prepare, slots);
+        work, threads, weights, prepare, slots, plain_results);
   }
   static std::string text(DType format, std::int64_t most_rows, int slots,
                           std::string_view pairing = "Neighbours<2>") {

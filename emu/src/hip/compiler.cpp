@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,6 +17,7 @@
 #include <system_error>
 
 #include "hip/fork_server.h"
+#include "hip/spawn.h"
 
 extern char** environ;
 
@@ -100,22 +100,14 @@ int spawn_and_read(const std::string& program, const fs::path& folder,
   posix_spawn_file_actions_adddup2(&actions, writing.get(), STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions, writing.get(), STDERR_FILENO);
   posix_spawn_file_actions_addchdir_np(&actions, folder.c_str());
-  // A program that blocks signals in this thread must not make a child that cannot be stopped.
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  sigset_t none;
-  sigemptyset(&none);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
 
   std::vector<char*> argv;
   argv.push_back(const_cast<char*>(program.c_str()));
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
   pid_t child = 0;
-  const int error = posix_spawnp(&child, program.c_str(), &actions, &attributes, argv.data(), environ);
+  const int error = spawn(program, actions, argv.data(), environ, child);
   posix_spawn_file_actions_destroy(&actions);
-  posix_spawnattr_destroy(&attributes);
   if (error != 0) throw std::system_error(error, std::generic_category(), program);
   writing.reset();
 

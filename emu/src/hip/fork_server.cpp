@@ -3,13 +3,11 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <spawn.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <csignal>
 #include <cstdlib>
 #include <map>
 #include <mutex>
@@ -18,6 +16,7 @@
 #include <utility>
 
 #include "hip/compiler.h"
+#include "hip/spawn.h"
 
 extern char** environ;
 
@@ -107,17 +106,10 @@ std::optional<Copy> start(const std::string& program) {
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
   posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  sigset_t none;
-  sigemptyset(&none);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
   char* arguments[] = {const_cast<char*>(program.c_str()), nullptr};
   pid_t child = 0;
-  const int error = posix_spawnp(&child, program.c_str(), &actions, &attributes, arguments, variables.data());
+  const int error = spawn(program, actions, arguments, variables.data(), child);
   posix_spawn_file_actions_destroy(&actions);
-  posix_spawnattr_destroy(&attributes);
   if (error != 0) return std::nullopt;
   while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) continue;  // it leaves a child of its own
   return ours;
