@@ -9,6 +9,7 @@ Tensors are computed when a value is needed: by print, item(), numpy(), backward
 """
 
 from . import _core
+from ._compare import allclose, equal, isclose
 from ._convert import as_tensor, from_dlpack, from_numpy, tensor
 from ._core import *
 from ._devices import *

@@ -439,6 +439,21 @@ def test_config_memory_profiler(tmp_path):
     assert "elementwise" in ht.explain(x * 2 + 1) or "step" in ht.explain(x * 2 + 1)
 
 
+def test_comparisons_of_whole_tensors():
+    numbers = [1.0, 1.0 + 5e-6, 1.1, 0.0, 1e-9, np.inf, -np.inf, np.nan, 1e30]
+    a, b = np.repeat(numbers, len(numbers)), np.tile(numbers, len(numbers))
+    for options in ({}, {"rtol": 0.2}, {"atol": 1.0, "rtol": 0}, {"equal_nan": True}):
+        close = ht.isclose(ht.tensor(a), ht.tensor(b), **options)
+        assert close.tolist() == np.isclose(a, b, **options).tolist()
+        for same in (a, b[:5], a[:0]):
+            assert ht.tensor(same).allclose(ht.tensor(same), **options) == np.allclose(same, same, **options)
+    small, large = ht.tensor([1], dtype=ht.uint8), ht.tensor([2], dtype=ht.uint8)
+    assert not ht.allclose(small, large) and ht.allclose(small, large, atol=1)
+    assert ht.equal(ht.arange(3), ht.arange(3)) and ht.equal(ht.zeros(0), ht.zeros(0))
+    assert not ht.arange(3).equal(ht.arange(4)) and not ht.equal(ht.ones(1, 2), ht.ones(2, 1))
+    assert not ht.equal(ht.ones(3), ht.tensor([1.0, 1.0, np.nan]))
+
+
 def test_save_and_load(tmp_path):
     state = {"model": {"w": ht.randn(2, 3), "b": ht.arange(3)}, "epoch": 4, "note": "text", "rest": [1.5, (None, ht.ones(1))]}
     ht.save(state, tmp_path / "a.safetensors", metadata={"by": "test"})

@@ -199,9 +199,12 @@ void add_course(CLI::App& command, lm::TrainingOptions& training) {
   positive(command.add_option("--evaluations", training.evaluations,
                               "Times to evaluate, save and sample in the course of the run"))
       ->type_name("N");
-  positive(command.add_option("--minutes", training.minutes,
-                              "Stop after so many minutes of training, evaluate and export"))
-      ->type_name("N");
+  command
+      .add_option("--minutes", training.minutes,
+                  "Stop after so many minutes of training, evaluate and export; 0: when all steps are done")
+      ->check(must_not_be_negative())
+      ->type_name("N")
+      ->capture_default_str();
   command.add_option("--prompt", training.prompts, "What samples begin with; may be given several times")
       ->type_name("TEXT");
   command.add_option("--sample-tokens", training.sample_tokens, "Length of samples; 0: none")
