@@ -432,6 +432,11 @@ TEST_F(RefusedFolder, WrongShapes) {
   refuse("llama", [](auto& config, auto&) { config["num_key_value_heads"] = 3; },
          {"4 heads do not share 3 keys and values"});
 }
+// As models of embeddings have it: as a causal one it would give other numbers.
+TEST_F(RefusedFolder, AttentionInBothDirections) {
+  refuse("gemma3", [](auto& config, auto&) { config["use_bidirectional_attention"] = true; },
+         {"attention in both directions"});
+}
 TEST_F(RefusedFolder, RopeThatIsNotKnown) {
   refuse("llama",
          [](auto& config, auto&) {

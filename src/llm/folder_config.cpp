@@ -240,6 +240,8 @@ ModelConfig read_folder_config(const nlohmann::json& json, const Architecture& a
   if (members.text(member, expected) != expected)
     refuse(path, fmt::format("{} \"{}\" is not supported; {} is", member, members.text(member, expected),
                              expected));
+  if (members.flag("use_bidirectional_attention", false))
+    refuse(path, "attention in both directions (use_bidirectional_attention) is not supported");
   if (members.number("swiglu_limit", 7) != 7 || members.number("swiglu_alpha", 1.702) != 1.702)
     refuse(path, "gates with another swiglu_limit than 7 or swiglu_alpha than 1.702 are not supported");
   c.windows = read_windows(members, architecture, c.layers);
