@@ -83,8 +83,7 @@ void bind_autograd(nb::module_& m, TensorClass& tensor) {
           },
           "gradient"_a = nb::none(), "retain_graph"_a = nb::none(),
           "Adds d(this)/d(leaf) to the gradient of every leaf, and computes this and the gradients. The "
-          "graph "
-          "is there as long as the tensor, whatever retain_graph says.");
+          "graph is there as long as the tensor, whatever retain_graph says.");
 
   m.def(
       "gradients",

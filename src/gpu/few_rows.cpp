@@ -400,8 +400,8 @@ bool few_rows_store_heads(const GpuDevice& device, const Step& product, const St
 namespace {
 
 // Whether this product's kernel can round its result by runs of so many and takes hardly longer. Each block
-// must have some: one that has none ends at once, two blocks of the next kernel but one meet in its place,
-// and all wait for them (tokens of q4_0 on an H200: 509 instead of 637).
+// must have some: with four that had none, tokens of q4_0 on an H200 were 509 instead of 637. Probably two
+// blocks of a kernel behind met where those had ended (LaunchShape::spreads).
 bool few_rows_round(const GpuDevice& device, const Step& product, std::uint32_t run) {
   if (product.op != Op::quantised_matmul || product.stored || product.joined > 0 ||
       product.outputs.size() != 1)

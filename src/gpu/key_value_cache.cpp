@@ -252,12 +252,14 @@ class CachedAttentionKernel final : public Kernel {
         "KERNEL_OF({9}{7}) void cached_attention(CachedAttentionShape shape, const {0}* q, const {1}* keys,\n"
         "    const {1}* values, const f16* key_scales, const f16* value_scales, const f32* sinks, const i64* "
         "sequences,\n"
-        "    const i64* positions, const i64* table, {0}* out, u8* rounded, f32* scratch, u32* arrived,\n"
+        "    const i64* positions, const i64* table, {0}* out, u8* rounded_rows, f32* scratch, u32* "
+        "arrived,\n"
         "    Fault fault) {{\n"
         "{5}"
         "  cached::attend<{9}, {0}, {1}, {2}, {3}, {4}, {10}, {8}, {11}>(shape, q, keys, values, key_scales, "
         "value_scales,\n"
-        "      sinks, sequences, positions, table, out, rounded, scratch, arrived, fault, [] {{{6}}});\n}}\n",
+        "      sinks, sequences, positions, table, out, rounded_rows, scratch, arrived, fault, [] "
+        "{{{6}}});\n}}\n",
         q, cache, heads_, shape_.features, shape_.soft_cap > 0, steady ? "" : "  after_previous();\n",
         steady ? " after_previous(); " : "",
         device_.target().amd ? "" : fmt::format(", {}", 2 * threads / attend_threads_), spreads_ && steady,

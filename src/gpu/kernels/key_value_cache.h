@@ -251,13 +251,13 @@ DEVICE void combine(const Partial<FEATURES>& partial, i64 first, int heads, int 
 // `scratch`: of a Partial, or null where there is one split; the last block of a query's heads combines the
 // splits, after `arrived` has told it that it is the last. Before `wait` is called only `sequences`,
 // `positions` and `table` are read; splits without keys leave before, or STAY until then. RUN: so many
-// neighbours have a scale in `rounded`, where the results are rounded, too; 0: they are not.
+// neighbours have a scale in `rounded_rows`, where the results are rounded, too; 0: they are not.
 template <int THREADS, class Q, class T, int HEADS, int FEATURES, bool SOFT_CAP, bool SINKS, bool STAY,
           u32 RUN, class Wait>
 DEVICE void attend(const CachedAttentionShape& shape, const Q* q, const T* keys, const T* values,
                    const f16* key_scales, const f16* value_scales, const f32* sinks, const i64* sequences,
-                   const i64* positions, const i64* table, Q* out, u8* rounded, f32* scratch, u32* arrived,
-                   const Fault& fault, Wait wait) {
+                   const i64* positions, const i64* table, Q* out, u8* rounded_rows, f32* scratch,
+                   u32* arrived, const Fault& fault, Wait wait) {
   constexpr int lanes = lanes_for(FEATURES), teams = THREADS / lanes, waves = THREADS / WAVE;
   constexpr int together = keys_together<T, HEADS>, wide = lanes * packet;
   static_assert(HEADS <= 4 && HEADS <= lanes, "lanes have scores of one head");
@@ -485,7 +485,7 @@ DEVICE void attend(const CachedAttentionShape& shape, const Q* q, const T* keys,
   }
   if constexpr (RUN > 0) {
     barrier();
-    rounded::give<RUN>(rounded, (u32)shape.queries * (u32)shape.heads * FEATURES, (u32)first * FEATURES,
+    rounded::give<RUN>(rounded_rows, (u32)shape.queries * (u32)shape.heads * FEATURES, (u32)first * FEATURES,
                        (u32)own_heads * FEATURES, kept, nullptr);
   }
 }
