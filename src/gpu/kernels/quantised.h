@@ -246,14 +246,20 @@ struct WaveColumns {
 
   DEVICE WaveColumns(u32 row_count, u32 column_count, u32 size, u32 shares)
       : rows(row_count), columns(column_count), depth(size), parts(shares) {
-    const u32 jobs = (columns + together - 1) / together;
     part = wave() % parts;
-    const u32 each = jobs / gridDim.x, more = jobs % gridDim.x;  // the first ones have one more
-    begin = (each * blockIdx.x + (blockIdx.x < more ? blockIdx.x : more)) * together;
-    end = begin + (each + (blockIdx.x < more ? 1 : 0)) * together;
+    const u32 blocks = TOGETHER > 1 && jobs() < gridDim.x ? jobs() : gridDim.x;
+    const u32 block = spare() ? blockIdx.x - blocks : blockIdx.x;
+    const u32 each = jobs() / blocks, more = jobs() % blocks;  // the first ones have one more
+    begin = (each * block + (block < more ? block : more)) * together;
+    end = begin + (each + (block < more ? 1 : 0)) * together;
     first = begin + wave() / parts * side;
     stride = THREADS / WAVE / parts * side;
   }
+
+  DEVICE u32 jobs() const { return (columns + together - 1) / together; }
+  // More blocks than there are runs: the last ones compute what others do, and store nothing. They are there
+  // so that each compute unit has one for as long as the others have.
+  DEVICE bool spare() const { return TOGETHER > 1 && blockIdx.x >= jobs(); }
 
   // Which row of the weights has number `c` of the columns from `column` on, or the last one.
   DEVICE u32 weight_row(u32 column, int c) const {
@@ -293,7 +299,7 @@ struct WaveColumns {
         own[half] = lane() == i ? sums.of[Pairing::paired ? i * 2 + half : i] : own[half];
       own[half] *= factor;
     }
-    if (row >= ROWS || row >= rows || at >= columns || column >= end) return;
+    if (row >= ROWS || row >= rows || at >= columns || column >= end || spare()) return;
     if constexpr (Pairing::paired)
       store((i64)row, (i64)at, gemm::Pair<f32, 1>{{{own[0]}}, {{own[1]}}});
     else
