@@ -147,6 +147,7 @@ class Sampler {
   // Tokens that penalties should see without having been chosen: those of the prompt.
   void saw(std::span<const TokenId> tokens);
   std::uint64_t seed() const;  // the one in use
+  bool takes_best() const;     // whether it always chooses the best of the scores as they are
 
   class Blocks;  // for the library itself
 
@@ -240,6 +241,8 @@ class ScoreRows {
 std::vector<std::optional<TokenId>> choose_together(std::span<Sampler* const> samplers,
                                                     const ScoreRows& rows);
 
+struct Piece;
+
 // One sequence of tokens and its keys and values.
 class Session {
  public:
@@ -260,6 +263,12 @@ class Session {
   // feed() of several sessions of one model in one step: tokens[i] go to sessions[i]. Each may be there once.
   static ScoreRows feed_together(std::span<Session* const> sessions,
                                  std::span<const std::vector<TokenId>> tokens);
+  // Of those scores the best one's token, as a Sampler with a temperature of 0 chooses it; nothing where none
+  // can be chosen. goes_on: these tokens are probably fed next. A GPU begins with that before they are known
+  // here, so that it does not wait for the caller; with others, the step was in vain.
+  static std::vector<std::optional<TokenId>> feed_for_best(std::span<Session* const> sessions,
+                                                           std::span<const std::vector<TokenId>> tokens,
+                                                           bool goes_on = true);
   const std::vector<TokenId>& tokens() const;
   // Forgets all but the first `count` tokens.
   void truncate(std::int64_t count);
@@ -276,6 +285,8 @@ class Session {
   struct State;  // for the library itself
 
  private:
+  static std::vector<Piece> pieces_of(std::span<Session* const> sessions,
+                                      std::span<const std::vector<TokenId>> tokens, const char* function);
   std::unique_ptr<State> state_;
 };
 

@@ -109,10 +109,6 @@ std::optional<Row> measure(const llm::Model& model, std::int64_t length, const B
   for (std::int64_t i = 0; i < sequences; ++i) sessions.emplace_back(model);
   std::vector<llm::Session*> all;
   for (llm::Session& session : sessions) all.push_back(&session);
-  // The best token, always: choosing is part of generating.
-  std::vector<llm::Sampler> samplers(sessions.size(), llm::Sampler({.temperature = 0}));
-  std::vector<llm::Sampler*> choosers;
-  for (llm::Sampler& sampler : samplers) choosers.push_back(&sampler);
   std::vector<double> prompt_seconds, token_seconds;
   // Before it counts: plans are made and kernels compiled, and a GPU's replays are compared with their steps,
   // twice for prompts.
@@ -128,7 +124,8 @@ std::optional<Row> measure(const llm::Model& model, std::int64_t length, const B
     start = Clock::now();
     std::vector<std::vector<TokenId>> next(all.size(), {prompt[0]});
     for (std::int64_t i = 0; i < options.tokens; ++i) {
-      const auto chosen = choose_together(choosers, llm::Session::feed_together(all, next));
+      // The best token, always: choosing is part of generating.
+      const auto chosen = llm::Session::feed_for_best(all, next, i + 1 < options.tokens);
       for (std::size_t k = 0; k < next.size(); ++k) next[k] = {chosen[k].value_or(prompt[0])};
       if (interrupt.requested()) return std::nullopt;
     }

@@ -60,6 +60,15 @@ class Upload {
   virtual std::shared_ptr<Buffer> finish() = 0;
 };
 
+// A copy to the host of what the work that the device had been given by then leaves in memory. Later work
+// goes on beside it.
+class Download {
+ public:
+  virtual ~Download() = default;  // waits, too
+  // Until it is done. What that work did wrong is told as by Backend::synchronize().
+  virtual void wait() = 0;
+};
+
 // A place in the work of a device; hearth/event.h.
 class WorkMark {
  public:
@@ -86,6 +95,12 @@ class Backend {
   // long as copy_from_host().
   virtual std::unique_ptr<Upload> upload(const void* host, std::size_t bytes) {
     return (void)host, (void)bytes, nullptr;
+  }
+  // To memory that allocate_host() gave, which lives until it is done. Null where the host had better read
+  // memory itself.
+  virtual std::unique_ptr<Download> download(void* host, std::shared_ptr<Buffer> source, std::size_t offset,
+                                             std::size_t bytes) {
+    return (void)host, (void)source, (void)offset, (void)bytes, nullptr;
   }
   // A whole tensor in a block format, whose bytes the host has as in files; the device may order them as its
   // kernels like.

@@ -75,6 +75,10 @@ class GpuBackend final : public Backend {
   std::unique_ptr<Upload> upload(const void* host, std::size_t bytes) override {
     return start_upload(gpu_, host, bytes);
   }
+  std::unique_ptr<Download> download(void* host, std::shared_ptr<Buffer> source, std::size_t offset,
+                                     std::size_t bytes) override {
+    return start_download(gpu_, host, std::move(source), offset, bytes);
+  }
   void store_blocks(Buffer& target, DType format, const void* host, std::size_t bytes) override {
     std::vector<std::byte> planes(bytes);
     blocks_to_planes(format, static_cast<const std::byte*>(host), planes.data(), bytes);

@@ -217,6 +217,10 @@ void GpuDevice::destroy_graph(GraphExecHandle executable) const {
 
 void GpuDevice::synchronize() const {
   wait();
+  tell_fault();
+}
+
+void GpuDevice::tell_fault() const {
   const std::uint64_t fault = std::atomic_ref(*fault_).exchange(0);
   if (fault == 0) return;
   throw IndexError(fmt::format("[{}] index {} is out of range",

@@ -122,6 +122,8 @@ class GpuDevice {
   void synchronize() const;
   // The same, but such an index is left for synchronize() to tell.
   void wait() const;
+  // Throws that IndexError, without waiting.
+  void tell_fault() const;
   // Throws for a code of the driver's that is not 0. A device that does not answer any more has failed.
   void check(int code, const char* what) const;
   bool failed() const { return failed_.load(std::memory_order_relaxed); }

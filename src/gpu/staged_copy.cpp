@@ -73,6 +73,37 @@ class CopyStreamUpload final : public Upload {
   std::shared_ptr<Buffer> memory_;
 };
 
+// Its source is not given back before the copy is done.
+class CopyStreamDownload final : public Download {
+ public:
+  CopyStreamDownload(GpuDevice& device, void* host, std::shared_ptr<Buffer> source, std::size_t offset,
+                     std::size_t bytes)
+      : device_(device), source_(std::move(source)), computed_(device), copied_(device) {
+    computed_.record(device.stream());
+    computed_.hold(device.copy_stream());
+    device.check(
+        device.driver().call.copy_to_host(host, static_cast<const std::byte*>(source_->data) + offset, bytes,
+                                          device.copy_stream()),
+        "copying to the host");
+    copied_.record(device.copy_stream());
+  }
+  ~CopyStreamDownload() override {
+    try {
+      copied_.wait();
+    } catch (const Error&) {  // the device has failed: nobody copies any more
+    }
+  }
+  void wait() override {
+    copied_.wait();
+    device_.tell_fault();
+  }
+
+ private:
+  GpuDevice& device_;
+  std::shared_ptr<Buffer> source_;
+  Event computed_, copied_;
+};
+
 }  // namespace
 
 void copy_to_device(GpuDevice& device, void* target, const void* host, std::size_t bytes,
@@ -121,6 +152,11 @@ void copy_to_host(GpuDevice& device, void* host, const void* source, std::size_t
     under_way.push_back(std::move(piece));
   });
   while (!under_way.empty()) empty_oldest();
+}
+
+std::unique_ptr<Download> start_download(GpuDevice& device, void* host, std::shared_ptr<Buffer> source,
+                                         std::size_t offset, std::size_t bytes) {
+  return std::make_unique<CopyStreamDownload>(device, host, std::move(source), offset, bytes);
 }
 
 std::unique_ptr<Upload> start_upload(GpuDevice& device, const void* host, std::size_t bytes) {

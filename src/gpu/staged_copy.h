@@ -16,5 +16,8 @@ void copy_to_device(GpuDevice& device, void* target, const void* host, std::size
 void copy_to_host(GpuDevice& device, void* host, const void* source, std::size_t bytes);
 // Into new memory, by the stream for copies.
 std::unique_ptr<Upload> start_upload(GpuDevice& device, const void* host, std::size_t bytes);
+// To pinned memory, by the stream for copies.
+std::unique_ptr<Download> start_download(GpuDevice& device, void* host, std::shared_ptr<Buffer> source,
+                                         std::size_t offset, std::size_t bytes);
 
 }  // namespace hearth::gpu

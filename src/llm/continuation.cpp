@@ -91,6 +91,10 @@ Sampler* Continuation::chooser() {
   return holding() != nullptr || options_.best_log_probabilities >= 0 || has_all() ? nullptr : &sampler_;
 }
 
+bool Continuation::takes_best() const {
+  return mask_ == nullptr && options_.best_log_probabilities < 0 && sampler_.takes_best();
+}
+
 bool Continuation::has_all() const {
   return options_.most_tokens >= 0 &&
          static_cast<std::int64_t>(result_.tokens.size()) >= options_.most_tokens;

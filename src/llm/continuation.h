@@ -41,6 +41,8 @@ class Continuation {
   // it, or nothing to choose. What it chose goes to chose(), and advance() needs no scores then.
   Sampler* chooser();
   void chose(TokenId token) { prepared_ = token; }
+  // Whether that is the one with the best score, each time.
+  bool takes_best() const;
   // Whether there are all tokens that were asked for: advance() needs no scores then.
   bool has_all() const;
   // Gives away what was held back, unless the text was stopped. To be called once, at the end.

@@ -199,7 +199,7 @@ Tensor through_layers(const ModelConfig& c, const Weights& weights, KeyValueCach
 }
 
 Tensor features(const ModelConfig& c, const Weights& weights, const DecoderInput& input, const Tensor& x) {
-  return norm_of(c, take(x, input.wanted, 0), weights.norm);
+  return norm_of(c, input.wanted.defined() ? take(x, input.wanted, 0) : x, weights.norm);
 }
 
 Tensor scores(const ModelConfig& c, const Weights& weights, const Tensor& of) {

@@ -22,11 +22,12 @@ struct DecoderInput {
   Tensor positions;  // (n,) in their sequences
   Tensor slots;      // (n,) of the cache, where their keys and values go
   Tensor table;      // (sequences, pages)
-  Tensor wanted;     // (m,) tokens whose successors are to be scored
+  Tensor wanted;     // (m,) tokens whose successors are to be scored; undefined: all
   Tensor history;    // where defined: slots of all that the one sequence has, these tokens being the last
 
   // From the first four as one, (4, n), then table and wanted, and history where there is one.
   explicit DecoderInput(const std::vector<Tensor>& in);
+  DecoderInput() = default;
 };
 
 // What goes through the layers: (n, width), f32.

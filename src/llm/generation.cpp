@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "llm/continuation.h"
 #include "llm/log_probabilities.h"
+#include "llm/score_rows.h"
 #include "llm/session.h"
 
 namespace hearth::llm {
@@ -79,9 +80,20 @@ GenerateResult Session::generate(std::span<const TokenId> prompt, const Generate
   std::vector<TokenId> guesses;
   std::size_t next = 0;
   const auto forget_wrong = [&] {
-    truncate(static_cast<std::int64_t>(seen.size() - (guesses.size() - next)));
+    if (next < guesses.size()) truncate(static_cast<std::int64_t>(seen.size() - (guesses.size() - next)));
+  };
+  // Where it is the best token each time, a GPU need not wait to be told.
+  const bool best_only = text.takes_best() && !options.draft && options.lookup == 0;
+  const auto append_for_best = [&](TokenId token) {
+    const Piece piece{&state_->sequence, {&token, 1}, 1};
+    const bool goes_on =
+        options.most_tokens < 0 || static_cast<std::int64_t>(result.tokens.size()) < options.most_tokens;
+    const auto best = state_->model->append_for_best({&piece, 1}, goes_on)[0];
+    if (!best) refuse_scores();
+    text.chose(*best);
   };
   const auto advance = [&] {
+    if (rows.empty()) return text.advance({});
     if (Sampler* const chooser = text.chooser()) {
       std::vector<Sampler*> choosers(rows.size(), nullptr);
       choosers[next] = chooser;
@@ -108,12 +120,16 @@ GenerateResult Session::generate(std::span<const TokenId> prompt, const Generate
       shift(options.keep);
       ++result.shifts;
     }
+    rows = {};  // so that its memory is used again
+    if (best_only) {
+      append_for_best(*token);
+      continue;
+    }
     guesses = guess(*token);
     next = 0;
     result.drafted_tokens += static_cast<std::int64_t>(guesses.size());
     std::vector<TokenId> fed{*token};
     fed.insert(fed.end(), guesses.begin(), guesses.end());
-    rows = {};  // so that its memory is used again
     rows = scores_after(fed, fed.size());
   }
   forget_wrong();

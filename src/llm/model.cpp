@@ -11,6 +11,7 @@
 #include "llm/memory_plan.h"
 #include "llm/refuse.h"
 #include "llm/score_rows.h"
+#include "llm/steps_ahead.h"
 #include "tensor/key_value_cache.h"
 #include "tensor/variable.h"
 
@@ -112,13 +113,12 @@ Tensor scores_of_padding(std::int64_t tokens, std::int64_t vocabulary, Device de
 
 std::int64_t pages_of(std::int64_t tokens) { return (tokens + page_size - 1) / page_size; }
 
-std::int64_t slot_of(const Sequence& sequence, std::int64_t position) {
-  return sequence.pages[static_cast<std::size_t>(position / page_size)] * page_size + position % page_size;
-}
-
 }  // namespace
 
 Model::Model(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+Model::State::State() = default;
+Model::State::~State() = default;
 
 Model Model::load(const std::filesystem::path& path, const LoadOptions& options) {
   return make_model(open_model(path), options);
@@ -179,8 +179,7 @@ Model make_model(const ModelFile& file, const LoadOptions& options) {
       return std::vector<Tensor>{through_stage(*raw, raw->stages[0], DecoderInput(in), {})};
     });
   state->step = compile([raw](const std::vector<Tensor>& in) {
-    std::vector<Tensor> out{scores(raw->config, raw->weights, last_features(*raw, in))};
-    if (raw->no_tokens.defined()) out[0] = out[0] + raw->no_tokens;
+    std::vector<Tensor> out{raw->scores_after(last_features(*raw, in))};
     const std::int64_t block = score_block(raw->config.vocabulary);
     if (out[0].nbytes() >= raw->kept_from && block > 0) out.push_back(best_of_blocks(out[0], block));
     return out;
@@ -311,6 +310,36 @@ ScoreRows Model::State::append_together(std::span<const Piece> pieces) {
   return ScoreRows(std::move(state));
 }
 
+std::vector<std::optional<TokenId>> Model::State::append_for_best(std::span<const Piece> pieces,
+                                                                  bool goes_on) {
+  const bool single =
+      std::all_of(pieces.begin(), pieces.end(), [](const Piece& piece) { return piece.tokens.size() == 1; });
+  if (single && StepsAhead::possible(*this)) {
+    for (const Piece& piece : pieces) check(piece);
+    if (!steps_ahead_) steps_ahead_ = std::make_unique<StepsAhead>(*this);
+    const std::vector<TokenId> best = steps_ahead_->append(pieces, goes_on);
+    if (std::find(best.begin(), best.end(), -1) == best.end()) return {best.begin(), best.end()};
+  }
+  std::vector<Sampler> samplers(pieces.size(), Sampler({.temperature = 0, .seed = 1}));
+  std::vector<Sampler*> choosers;
+  for (Sampler& sampler : samplers) choosers.push_back(&sampler);
+  return choose_together(choosers, append_together(pieces));
+}
+
+Tensor Model::State::scores_after(const Tensor& features) const {
+  const Tensor given = llm::scores(config, weights, features);
+  return no_tokens.defined() ? given + no_tokens : given;
+}
+Tensor Model::State::scores_of(const DecoderInput& input) {
+  return scores_after(features(config, weights, input, through_stage(*this, stages[0], input, {})));
+}
+
+std::int64_t Model::State::pages() const { return pages_of(context); }
+std::int64_t Model::State::slot_of(const Sequence& sequence, std::int64_t position) {
+  return sequence.pages[static_cast<std::size_t>(position / page_size)] * page_size + position % page_size;
+}
+bool Model::State::begins_page(std::int64_t position) { return position % page_size == 0; }
+
 std::int64_t Model::State::chunk_size() const {
   return stages.front().place.device.kind == DeviceKind::cpu ? cpu_chunk : gpu_chunk;
 }
@@ -362,7 +391,7 @@ std::vector<Tensor> Model::State::arguments(Stage& stage, const std::vector<Indi
 
 void Model::State::run(std::span<const Piece> pieces, Output output,
                        const std::function<void(const std::vector<Tensor>&)>& take) {
-  const std::int64_t pages = (context + page_size - 1) / page_size;
+  const std::int64_t pages = this->pages();
   std::vector<std::int64_t> ids, owners, positions, slots, wanted, table, history;
   for (std::size_t owner = 0; owner < pieces.size(); ++owner) {
     const Piece& piece = pieces[owner];
@@ -408,15 +437,19 @@ void Model::State::run(std::span<const Piece> pieces, Output output,
     const auto result = output == Output::scores ? step(in) : feature_step(in);
     if (any_wanted) take(result);
   }
-  for (const Piece& piece : pieces)
+  for (const Piece& piece : pieces) {
     piece.sequence->tokens.insert(piece.sequence->tokens.end(), piece.tokens.begin(), piece.tokens.end());
+    piece.sequence->version = 0;
+  }
 }
 
 void Model::State::truncate(Sequence& sequence, std::int64_t count) {
   if (count < 0 || count > static_cast<std::int64_t>(sequence.tokens.size()))
     throw ValueError(fmt::format("[Session] cannot keep {} of {} tokens", count, sequence.tokens.size()));
+  const auto needed = static_cast<std::size_t>(pages_of(count));
+  if (count < static_cast<std::int64_t>(sequence.tokens.size()) || needed < sequence.pages.size())
+    sequence.version = 0;
   sequence.tokens.resize(static_cast<std::size_t>(count));
-  const auto needed = static_cast<std::size_t>((count + page_size - 1) / page_size);
   const std::lock_guard lock(mutex);
   while (sequence.pages.size() > needed) {
     free_pages.push_back(sequence.pages.back());
@@ -442,6 +475,7 @@ std::int64_t Model::State::shift(Sequence& sequence, std::int64_t keep) {
     move_tokens(config, weights, cache, place.first, place.end, indices(from, place.device),
                 indices(to, place.device), -dropped);
   }
+  sequence.version = 0;
   sequence.tokens.erase(sequence.tokens.begin() + keep, sequence.tokens.begin() + keep + dropped);
   truncate(sequence, count - dropped);
   return dropped;

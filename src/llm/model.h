@@ -19,9 +19,13 @@ namespace hearth::llm {
 struct Sequence {
   std::vector<TokenId> tokens;
   std::vector<std::int64_t> pages;
+  // Given by StepsAhead, each time another one; 0 where anything else has changed the sequence since.
+  std::uint64_t version = 0;
 };
 
 enum class Output { scores, features };
+
+class StepsAhead;
 
 // Layers that run on one device, after those of the stage before. The first stage has the embedding, too, the
 // last one the output.
@@ -41,6 +45,9 @@ struct Piece {
 };
 
 struct Model::State {
+  State();
+  ~State();
+
   ModelConfig config;
   std::optional<Tokenizer> tokenizer;
   std::string chat_template;
@@ -74,10 +81,22 @@ struct Model::State {
   // The scores after several sequences' pieces, in one step if they are not too long for that; rows in their
   // order.
   ScoreRows append_together(std::span<const Piece> pieces);
+  // Of those scores the best one's token, for each piece; nothing where none can be chosen. goes_on: as
+  // Session::feed_for_best().
+  std::vector<std::optional<TokenId>> append_for_best(std::span<const Piece> pieces, bool goes_on);
   void truncate(Sequence& sequence, std::int64_t count);
   std::int64_t shift(Sequence& sequence, std::int64_t keep);  // as Session::shift
   const Tokenizer& tokenizer_or_throw() const;
   std::int64_t chunk_size() const;  // tokens that one run of the decoder takes at most
+  Tensor scores_after(const Tensor& features) const;
+  // For steps on one device.
+  Tensor scores_of(const DecoderInput& input);
+  // Of the cache: pages of a sequence at most, pages for so many tokens of one, where a token goes, and
+  // whether it is the first of its page.
+  std::int64_t pages() const;
+  void give_pages(Sequence& sequence, std::int64_t tokens);
+  static std::int64_t slot_of(const Sequence& sequence, std::int64_t position);
+  static bool begins_page(std::int64_t position);
   // Throws ValueError for one that is not in the vocabulary.
   void check(std::span<const TokenId> tokens) const;
 
@@ -88,9 +107,9 @@ struct Model::State {
     std::vector<std::int64_t> values;
     Shape shape;
   };
+  std::unique_ptr<StepsAhead> steps_ahead_;  // made when it is first used
   // What a stage computes from.
   std::vector<Tensor> arguments(Stage& stage, const std::vector<Indices>& given, const Tensor& handed);
-  void give_pages(Sequence& sequence, std::int64_t tokens);
   std::int64_t width_of(Output output) const;
   void append_into(std::span<float> rows, Sequence& sequence, std::span<const TokenId> tokens,
                    std::int64_t wanted, Output output);

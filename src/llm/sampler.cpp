@@ -193,6 +193,10 @@ std::span<const float> penalised(std::span<const float> scores, const SamplingOp
 
 }  // namespace
 
+void refuse_scores() {
+  throw ValueError("[Sampler] no token can be chosen: all scores are NaN or -infinity");
+}
+
 // Scores in blocks, with the best of each: of a hundred thousand tokens, the few that matter are found
 // without a look at the others. Those that cannot be chosen are in no block.
 class Sampler::Blocks {
@@ -245,8 +249,7 @@ class Sampler::Blocks {
  private:
   void find_top() {
     top_ = best_of(best_);
-    if (top_ < -most_score)
-      throw ValueError("[Sampler] no token can be chosen: all scores are NaN or -infinity");
+    if (top_ < -most_score) refuse_scores();
   }
 
   static constexpr float none = -std::numeric_limits<float>::infinity();
@@ -391,6 +394,12 @@ std::vector<TokenProbability> Sampler::distribution(std::span<const float> score
   for (std::size_t i = 0; i < candidates.size(); ++i)
     result.push_back({candidates[i].token, probabilities[i]});
   return result;
+}
+
+bool Sampler::takes_best() const {
+  const SamplingOptions& o = options_;
+  return o.temperature == 0 && o.bias.empty() && o.repetition_penalty == 1 && o.frequency_penalty == 0 &&
+         o.presence_penalty == 0;
 }
 
 bool Sampler::changes_scores() const { return has_penalties(options_, seen_) || !options_.bias.empty(); }

@@ -13,6 +13,9 @@
 
 namespace hearth::llm {
 
+// Throws that there is no score to choose a token by.
+[[noreturn]] void refuse_scores();
+
 struct ScoreRows::State {
   // All of them are here.
   State(std::shared_ptr<float> values, std::size_t rows, std::size_t width);

@@ -51,23 +51,38 @@ std::vector<std::vector<float>> Session::features(std::span<const TokenId> token
                  state_->model->config.width);
 }
 
-ScoreRows Session::feed_together(std::span<Session* const> sessions,
-                                 std::span<const std::vector<TokenId>> tokens) {
+std::vector<Piece> Session::pieces_of(std::span<Session* const> sessions,
+                                      std::span<const std::vector<TokenId>> tokens, const char* function) {
   if (sessions.size() != tokens.size())
     throw ValueError(fmt::format("[Session] {} sessions with tokens for {}", sessions.size(), tokens.size()));
-  if (sessions.empty()) return {};
-  const std::shared_ptr<Model::State>& model = sessions[0]->state_->model;
   std::vector<Piece> pieces;
   for (std::size_t i = 0; i < sessions.size(); ++i) {
     State& state = *sessions[i]->state_;
-    if (state.model != model) throw ValueError("[Session] feed_together() needs sessions of one model");
+    if (state.model != sessions[0]->state_->model)
+      throw ValueError(fmt::format("[Session] {} needs sessions of one model", function));
     for (const Piece& other : pieces)
       if (other.sequence == &state.sequence)
-        throw ValueError("[Session] feed_together() has a session twice");
-    if (tokens[i].empty()) throw ValueError("[Session] feed_together() needs at least one token for each");
+        throw ValueError(fmt::format("[Session] {} has a session twice", function));
+    if (tokens[i].empty())
+      throw ValueError(fmt::format("[Session] {} needs at least one token for each", function));
     pieces.push_back({&state.sequence, tokens[i], 1});
   }
-  return model->append_together(pieces);
+  return pieces;
+}
+
+ScoreRows Session::feed_together(std::span<Session* const> sessions,
+                                 std::span<const std::vector<TokenId>> tokens) {
+  const std::vector<Piece> pieces = pieces_of(sessions, tokens, "feed_together()");
+  if (pieces.empty()) return {};
+  return sessions[0]->state_->model->append_together(pieces);
+}
+
+std::vector<std::optional<TokenId>> Session::feed_for_best(std::span<Session* const> sessions,
+                                                           std::span<const std::vector<TokenId>> tokens,
+                                                           bool goes_on) {
+  const std::vector<Piece> pieces = pieces_of(sessions, tokens, "feed_for_best()");
+  if (pieces.empty()) return {};
+  return sessions[0]->state_->model->append_for_best(pieces, goes_on);
 }
 
 const std::vector<TokenId>& Session::tokens() const { return state_->sequence.tokens; }

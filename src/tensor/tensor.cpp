@@ -95,6 +95,11 @@ void read_elements(const Tensor& tensor, std::span<std::byte> target) {
   DensePlace(tensor).read(target.data());
 }
 
+std::unique_ptr<Download> start_reading(const Tensor& tensor, std::byte* target) {
+  const DensePlace place(tensor);
+  return place.owner->download(target, node_of(place.keep)->storage.buffer, place.offset, tensor.nbytes());
+}
+
 std::shared_ptr<std::byte> host_memory(Device device, std::size_t bytes) {
   if (const auto buffer = bytes > 0 ? backend(device).allocate_host(bytes) : nullptr)
     return {buffer, static_cast<std::byte*>(buffer->data)};

@@ -12,6 +12,8 @@
 
 namespace hearth {
 
+class Download;
+
 struct GradientSlot {
   Tensor gradient;
 };
@@ -75,6 +77,8 @@ class HostElements {
 void read_elements(const Tensor& tensor, std::span<std::byte> target);
 // Memory for so many bytes that read_elements() fills fast from that device.
 std::shared_ptr<std::byte> host_memory(Device device, std::size_t bytes);
+// read_elements() that does not wait, to such memory. Null where the device is none that works by itself.
+std::unique_ptr<Download> start_reading(const Tensor& tensor, std::byte* target);
 
 // A number of the given dtype, shape ().
 Tensor make_constant(double real, std::int64_t integer, DType dtype, bool weak = false);
