@@ -151,7 +151,7 @@ class FewRowsKernel final : public BlockProduct {
     const auto work = [&](unsigned parts) {
       return static_cast<double>((columns * parts + waves - 1) / waves * ((portions + parts - 1) / parts));
     };
-    constexpr double worthwhile = 0.9;
+    constexpr double worthwhile = 0.7;
     for (unsigned parts = 2; parts <= waves && parts < 2 * portions; parts *= 2)
       if (work(parts) < worthwhile * work(parts_)) parts_ = parts;
     if (!tile_.rounds_in_block)

@@ -32,7 +32,7 @@ StoreHeads HeadStore::arguments(const KernelArguments& arguments) const {
   void* const* in = arguments.inputs;
   void* const* out = arguments.outputs;
   for (const auto& [input, output] : {std::pair{stored_.keys, 1}, std::pair{stored_.values, 2}})
-    if (in[input] != out[output]) copy_->run({in + input, out + output, nullptr, nullptr});
+    if (in[input] != out[output]) copy_cache(*copy_, in + input, out + output);
   return {.turns = turned_by_.turns(in),
           .keys = {in[stored_.keys + 1], key_slot_step_, out[1]},
           .values = {in[stored_.values + 1], value_slot_step_, out[2]},

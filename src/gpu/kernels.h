@@ -10,6 +10,9 @@ namespace hearth::gpu {
 
 std::unique_ptr<Kernel> make_elementwise(GpuDevice& device, const Step& step);  // copy with an expression
 std::unique_ptr<Kernel> make_copy(GpuDevice& device, const Layout& x);          // to dense memory
+// By such a kernel, a cache of keys that is not written in place. The launch behind it begins when that has
+// ended: attention may read old keys before the launch before it has (CachedAttentionOptions::old_keys).
+void copy_cache(const Kernel& copy, void* const* from, void* const* to);
 std::unique_ptr<Kernel> make_batched_elementwise(GpuDevice& device, const Step& step);  // with parts
 std::size_t most_batched_parts(const Step& step);
 std::unique_ptr<Kernel> make_reduction(GpuDevice& device, const Step& step);      // sum prod max min all any

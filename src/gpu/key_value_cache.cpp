@@ -8,6 +8,7 @@
 #include "gpu/expression_source.h"
 #include "gpu/kernel_arguments.h"
 #include "gpu/kernels.h"
+#include "gpu/launch_recorder.h"
 #include "gpu/nest.h"
 #include "hearth/error.h"
 
@@ -77,7 +78,7 @@ class StoreRowsKernel final : public Kernel {
     for (std::size_t part = 0; part < parts_.size(); ++part) {
       void* const* in = arguments.inputs + part * part_inputs;
       if (in[0] != arguments.outputs[part])  // else in place
-        copy_->run({in, arguments.outputs + part, arguments.numbers, arguments.scratch});
+        copy_cache(*copy_, in, arguments.outputs + part);
       unit = aligned_unit(unit * size_of(from_), in[2]) / size_of(from_);
       unit = aligned_unit(unit * size_of(to_), arguments.outputs[part]) / size_of(to_);
     }
@@ -175,6 +176,7 @@ class CachedAttentionKernel final : public Kernel {
               .groups = whole(keys.shape[1]),
               .features = whole(q.shape[2]),
               .splits = 1,
+              .least_keys = 1,
               .page = whole(attributes.page),
               .pages = whole(table.shape[1]),
               .sequences = whole(table.shape[0]),
@@ -205,6 +207,11 @@ class CachedAttentionKernel final : public Kernel {
     // More numbers of a lane than these would not leave registers for the kernel beside it.
     spreads_ =
         device.target().early_start && blocks_ <= device.compute_units() && dtype_size(keys.dtype) <= 2;
+    constexpr std::uint32_t indices = 1u << 3 | 1u << 4 | 1u << 5;  // sequences, positions, table
+    steady_ = (step.steady & indices) == indices;
+    early_ = spreads_ && steady_ && attributes.old_keys;
+    // Fewer than a block has on its way at once: those that are too many cost less than others that wait.
+    shape_.least_keys = early_ ? 32 : 128;
     const std::int64_t at_once = (device.target().amd ? 4 : 2) * device.compute_units();
     // More than run at once: smaller ones, all of which may, so that none waits for keys alone.
     if (blocks_ > at_once && static_cast<int>(small_threads) / device.wave_size() >= heads_)
@@ -212,7 +219,7 @@ class CachedAttentionKernel final : public Kernel {
     const std::int64_t wanted =
         spreads_ ? device.compute_units() / blocks_ : (at_once + blocks_ - 1) / blocks_;
     shape_.splits = static_cast<int>(
-        std::clamp<std::int64_t>(std::min(wanted, capacity / least_split_keys), 1, most_attention_splits));
+        std::clamp<std::int64_t>(std::min(wanted, capacity / shape_.least_keys), 1, most_attention_splits));
     attend_ = device.function({"cached_attention", text(step), {}, scaled_ ? 8u : 16u}, "cached_attention");
     if (spreads_) device_.allow_shared(attend_, static_cast<unsigned>(held_bytes(device)));
   }
@@ -245,8 +252,6 @@ class CachedAttentionKernel final : public Kernel {
  private:
   std::string text(const Step& step) const {
     const std::string_view q = storage_type(step.inputs[0].dtype), cache = storage_type(step.inputs[1].dtype);
-    constexpr std::uint32_t indices = 1u << 3 | 1u << 4 | 1u << 5;  // sequences, positions, table
-    const bool steady = (step.steady & indices) == indices;
     return fmt::format(
         "#include \"key_value_cache.h\"\n"
         "KERNEL_OF({9}{7}) void cached_attention(CachedAttentionShape shape, const {0}* q, const {1}* keys,\n"
@@ -256,14 +261,14 @@ class CachedAttentionKernel final : public Kernel {
         "arrived,\n"
         "    Fault fault) {{\n"
         "{5}"
-        "  cached::attend<{9}, {0}, {1}, {2}, {3}, {4}, {10}, {8}, {11}>(shape, q, keys, values, key_scales, "
-        "value_scales,\n"
-        "      sinks, sequences, positions, table, out, rounded_rows, scratch, arrived, fault, [] "
+        "  cached::attend<{9}, {0}, {1}, {2}, {3}, {4}, {10}, {8}, {12}, {11}>(shape, q, keys, values,\n"
+        "      key_scales, value_scales, sinks, sequences, positions, table, out, rounded_rows, scratch, "
+        "arrived, fault, [] "
         "{{{6}}});\n}}\n",
-        q, cache, heads_, shape_.features, shape_.soft_cap > 0, steady ? "" : "  after_previous();\n",
-        steady ? " after_previous(); " : "",
-        device_.target().amd ? "" : fmt::format(", {}", 2 * threads / attend_threads_), spreads_ && steady,
-        attend_threads_, sinks_ > 0, run_);
+        q, cache, heads_, shape_.features, shape_.soft_cap > 0, steady_ ? "" : "  after_previous();\n",
+        steady_ ? " after_previous(); " : "",
+        device_.target().amd ? "" : fmt::format(", {}", 2 * threads / attend_threads_), spreads_ && steady_,
+        attend_threads_, sinks_ > 0, run_, early_);
   }
 
   GpuDevice& device_;
@@ -272,6 +277,8 @@ class CachedAttentionKernel final : public Kernel {
   bool scaled_ = false;    // bytes, with scales
   std::size_t sinks_ = 0;  // which input they are; 0: none
   bool spreads_ = false;   // a block for each compute unit, so that the product behind it can start early
+  bool steady_ = false;    // no step of the plan writes to sequences, positions and table
+  bool early_ = false;     // keys and values are read before the kernel waits
   int heads_ = 1;
   std::int64_t blocks_ = 0;
   unsigned attend_threads_ = threads;
@@ -279,6 +286,11 @@ class CachedAttentionKernel final : public Kernel {
 };
 
 }  // namespace
+
+void copy_cache(const Kernel& copy, void* const* from, void* const* to) {
+  copy.run({from, to, nullptr, nullptr});
+  if (LaunchRecorder* const recorder = LaunchRecorder::current()) recorder->hold_next();
+}
 
 bool attention_rounds_rows(const GpuDevice& device, const Step& attention, std::uint32_t run) {
   const Layout &q = attention.inputs[0], &out = attention.outputs[0];

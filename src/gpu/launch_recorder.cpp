@@ -2,6 +2,7 @@
 #include "gpu/launch_recorder.h"
 
 #include <cstring>
+#include <utility>
 
 namespace hearth::gpu {
 namespace {
@@ -16,11 +17,12 @@ LaunchRecorder::~LaunchRecorder() { recorder = outer_; }
 LaunchRecorder* LaunchRecorder::current() { return recorder; }
 
 void LaunchRecorder::add(const Function& function, const LaunchShape& shape, Arguments& arguments) {
+  const bool held = std::exchange(holds_next_, false);
   Launch launch{.function = function.handle,
                 .shape = shape,
                 .values = {},
                 .offsets = {},
-                .starts_early = function.starts_early,
+                .starts_early = function.starts_early && !held,
                 .work = {}};
   launch.offsets.reserve(arguments.count());
   std::size_t bytes = 0;

@@ -32,6 +32,8 @@ class LaunchRecorder {
   LaunchRecorder& operator=(const LaunchRecorder&) = delete;
 
   void add(const Function& function, const LaunchShape& shape, Arguments& arguments);
+  // What is added next begins when all before it has ended, even if it could wait for that itself.
+  void hold_next() { holds_next_ = true; }
   void add_foreign(std::span<const void* const> pointers, ForeignWork work);
   std::vector<Launch> take() { return std::move(launches_); }
 
@@ -40,6 +42,7 @@ class LaunchRecorder {
 
  private:
   std::vector<Launch> launches_;
+  bool holds_next_ = false;
   LaunchRecorder* outer_;
 };
 

@@ -74,7 +74,8 @@ struct CachedAttentionAttributes {  // as in tensor/key_value_cache.h
   std::int64_t window = 0;  // keys that a query sees at most; 0: any number
   double soft_cap = 0;      // scores become cap * tanh(score / cap); 0: none
   std::int64_t page = 0;    // rows of a page
-  auto fields() const { return std::tie(scale, window, soft_cap, page); }
+  bool old_keys = false;    // a query's earlier keys and values are from before this plan
+  auto fields() const { return std::tie(scale, window, soft_cap, page, old_keys); }
 };
 
 using Attributes =

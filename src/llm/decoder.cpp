@@ -167,6 +167,8 @@ Tensor through_layers(const ModelConfig& c, const Weights& weights, KeyValueCach
                                          .window = c.windows[layer],
                                          .soft_cap = c.attention_soft_cap,
                                          .page = cache.page,
+                                         // A token of each sequence, or more of some.
+                                         .old_keys = x.size(0) == input.table.size(0),
                                          .sinks = w.sinks};
     Tensor seen;
     if (!cache.key_scales.empty()) {

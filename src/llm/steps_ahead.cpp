@@ -13,7 +13,8 @@ namespace hearth::llm {
 struct StepsAhead::Batch {
   Tensor tokens, sequences, positions, slots, table;  // as DecoderInput
   std::vector<std::int64_t> table_now;
-  Compiled::Function advance;  // all but the table, by the tokens that a step has chosen
+  // Gives what a step has chosen, by its best tokens and its scores, and goes on to that.
+  Compiled::Function advance;
   // Of the host, for what two steps have chosen.
   std::shared_ptr<std::byte> chosen;
   std::size_t bytes, turn = 0;
@@ -37,9 +38,9 @@ void overwrite(const Tensor& target, const std::vector<std::int64_t>& values) {
   hearth::overwrite(target, std::as_bytes(std::span(values)));
 }
 
-// The best token of each row of scores, or -1.
-Tensor best_of(const Tensor& scores) {
-  const Tensor best = argmax(scores, 1), top = squeeze(take_along(scores, unsqueeze(best, 1), 1), {1});
+// The best token of each row of scores, or -1 where nothing is better than -infinity.
+Tensor checked(const Tensor& best, const Tensor& scores) {
+  const Tensor top = squeeze(take_along(scores, unsqueeze(best, 1), 1), {1});
   return where(top > -std::numeric_limits<double>::infinity(), best, full(best.shape(), -1, DType::i64));
 }
 
@@ -54,7 +55,8 @@ StepsAhead::StepsAhead(Model::State& model)
         DecoderInput input;
         input.tokens = in[0], input.sequences = in[1], input.positions = in[2], input.slots = in[3];
         input.table = in[4];
-        return std::vector<Tensor>{best_of(model.scores_of(input))};
+        const Tensor scores = model.scores_of(input);
+        return std::vector<Tensor>{argmax(scores, 1), scores};
       }) {}
 
 StepsAhead::~StepsAhead() = default;
@@ -81,10 +83,11 @@ StepsAhead::Batch& StepsAhead::batch_of(std::size_t count) {
   made->bytes = count * sizeof(std::int64_t);
   made->chosen = host_memory(device, 2 * made->bytes);
   made->advance = compile([b = made.get()](const std::vector<Tensor>& in) {
-    b->tokens.assign(maximum(in[0], full(in[0].shape(), 0, DType::i64)));
+    const Tensor chosen = checked(in[0], in[1]);
+    b->tokens.assign(maximum(chosen, full(chosen.shape(), 0, DType::i64)));
     b->positions.assign(b->positions + 1);
     b->slots.assign(b->slots + 1);
-    return std::vector<Tensor>{};
+    return std::vector<Tensor>{chosen};
   });
   batch = std::move(made);
   return *batch;
@@ -111,12 +114,11 @@ void StepsAhead::set_places(Batch& batch, std::span<const Piece> pieces, std::si
 }
 
 StepsAhead::Step StepsAhead::launch(Batch& batch) {
-  const Tensor chosen = step_({batch.tokens, batch.sequences, batch.positions, batch.slots, batch.table})[0];
+  const Tensor chosen =
+      batch.advance(step_({batch.tokens, batch.sequences, batch.positions, batch.slots, batch.table}))[0];
   std::byte* const memory = batch.chosen.get() + batch.turn * batch.bytes;
   batch.turn = 1 - batch.turn;
-  Step step{start_reading(chosen, memory), reinterpret_cast<const std::int64_t*>(memory)};
-  batch.advance({chosen});
-  return step;
+  return {start_reading(chosen, memory), reinterpret_cast<const std::int64_t*>(memory)};
 }
 
 std::vector<TokenId> StepsAhead::append(std::span<const Piece> pieces, bool goes_on) {

@@ -71,7 +71,8 @@ Tensor make_cached_attention(const Tensor& q, const Tensor& keys, const Tensor& 
     inputs.push_back(node_of(options.sinks));
   }
   return make_op(Op::cached_attention, query->dtype, query->shape, std::move(inputs),
-                 CachedAttentionAttributes{options.scale, options.window, options.soft_cap, options.page});
+                 CachedAttentionAttributes{options.scale, options.window, options.soft_cap, options.page,
+                                           options.old_keys});
 }
 
 }  // namespace

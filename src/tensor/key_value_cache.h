@@ -19,6 +19,9 @@ struct CachedAttentionOptions {
   std::int64_t window = 0;  // 0: a query sees all keys up to its own
   double soft_cap = 0;      // scores become cap * tanh(score / cap); 0: none
   std::int64_t page = 1;
+  // Keys and values at positions before a query's own were in the cache before the program that this is part
+  // of began: they may be read before its other parts have ended.
+  bool old_keys = false;
   // (heads), f32: the score of nothing, which takes its share of each head's weights; undefined: none.
   Tensor sinks = {};
 };

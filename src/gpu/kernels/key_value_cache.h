@@ -53,7 +53,7 @@ struct Seen {
     first = shape.window > 0 && last >= shape.window ? last - shape.window + 1 : 0;
     count = last - first + 1;
     const u32 keys = (u32)count, each = (keys + shape.splits - 1) / (u32)shape.splits;
-    share = each > (u32)least_split_keys ? each : (u32)least_split_keys;
+    share = each > (u32)shape.least_keys ? each : (u32)shape.least_keys;
     splits = (int)((keys + (u32)share - 1) / (u32)share);
   }
 };
@@ -102,8 +102,9 @@ constexpr int lanes_for(int features) {
 
 // Keys of a team that are read together: as many as registers hold. All that a block reads is on its way at
 // once where it can be: what is read later may have to wait for the weights of kernels that start early.
-template <class T, int HEADS>
-constexpr int keys_together = HEADS <= 2 && sizeof(T) <= 2 ? 8 : 4;
+// Those that were read before there was anything to wait for are fewer, for fewer instructions.
+template <class T, int HEADS, bool EARLY>
+constexpr int keys_together = HEADS <= 2 && sizeof(T) <= 2 && !EARLY ? 8 : 4;
 
 // The features of a lane as they lie in memory: the compiler would give each one a register.
 template <class T>
@@ -250,16 +251,17 @@ DEVICE void combine(const Partial<FEATURES>& partial, i64 first, int heads, int 
 // take a key together. Waves have largest scores of their own; they and the sums of values meet at the end.
 // `scratch`: of a Partial, or null where there is one split; the last block of a query's heads combines the
 // splits, after `arrived` has told it that it is the last. Before `wait` is called only `sequences`,
-// `positions` and `table` are read; splits without keys leave before, or STAY until then. RUN: so many
-// neighbours have a scale in `rounded_rows`, where the results are rounded, too; 0: they are not.
+// `positions` and `table` are read; splits without keys leave before, or STAY until then. EARLY: the first
+// keys and values are read before, too, but for those at the query's own position. RUN: so many neighbours
+// have a scale in `rounded_rows`, where the results are rounded, too; 0: they are not.
 template <int THREADS, class Q, class T, int HEADS, int FEATURES, bool SOFT_CAP, bool SINKS, bool STAY,
-          u32 RUN, class Wait>
+          bool EARLY, u32 RUN, class Wait>
 DEVICE void attend(const CachedAttentionShape& shape, const Q* q, const T* keys, const T* values,
                    const f16* key_scales, const f16* value_scales, const f32* sinks, const i64* sequences,
                    const i64* positions, const i64* table, Q* out, u8* rounded_rows, f32* scratch,
                    u32* arrived, const Fault& fault, Wait wait) {
   constexpr int lanes = lanes_for(FEATURES), teams = THREADS / lanes, waves = THREADS / WAVE;
-  constexpr int together = keys_together<T, HEADS>, wide = lanes * packet;
+  constexpr int together = keys_together<T, HEADS, EARLY>, wide = lanes * packet;
   static_assert(HEADS <= 4 && HEADS <= lanes, "lanes have scores of one head");
   __shared__ __align__(16) f32 wanted[HEADS][wide];              // queries
   __shared__ __align__(16) f32 weights[teams][together][HEADS];  // of the keys at hand
@@ -318,7 +320,7 @@ DEVICE void attend(const CachedAttentionShape& shape, const Q* q, const T* keys,
   const auto row_of = [&](u32 slot) { return ((i64)slot * shape.groups + group) * FEATURES; };
   Slots slots = find(begin);
   if constexpr (STAY) {
-    const u32 near = slot_of(begin + threadIdx.x);
+    const u32 near = slot_of(begin + (EARLY ? teams * together : 0) + threadIdx.x);
     if (near < nowhere)
 #pragma unroll
       for (int f = 0; f < FEATURES; f += 128 / (int)sizeof(T)) {
@@ -326,7 +328,7 @@ DEVICE void attend(const CachedAttentionShape& shape, const Q* q, const T* keys,
         bring_near(values + row_of(near) + f);
       }
   }
-  wait();
+  if (!EARLY || begin >= end) wait();
 
   // Scores are in units of log 2, so that exp2 gives the weights.
   const f32 scale = SOFT_CAP ? shape.scale : shape.scale * log2_e;
@@ -343,18 +345,27 @@ DEVICE void attend(const CachedAttentionShape& shape, const Q* q, const T* keys,
     Features<T> key[together], value[together];
     f32 key_scale[together], value_scale[together];
     u32 counts = 0;  // a bit for each
+    const auto read = [&](int a, i64 row, bool there) {
+      key[a] = Features<T>::template of<FEATURES>(keys + row, feature, there);
+      value[a] = Features<T>::template of<FEATURES>(values + row, feature, there);
+      key_scale[a] = scale_of<FEATURES, T>(key_scales, row, feature, there);
+      value_scale[a] = scale_of<FEATURES, T>(value_scales, row, feature, there);
+    };
 #pragma unroll
     for (int a = 0; a < together; ++a) {
       const u32 slot = from_lane(slots.of[a / lanes], lane() - (u32)of_team + (u32)(a % lanes));
       const bool there = slot < nowhere;
       counts |= (u32)there << a;
-      const i64 row = there ? row_of(slot) : 0;
-      key[a] = Features<T>::template of<FEATURES>(keys + row, feature, there);
-      value[a] = Features<T>::template of<FEATURES>(values + row, feature, there);
-      key_scale[a] = scale_of<FEATURES, T>(key_scales, row, feature, there);
-      value_scale[a] = scale_of<FEATURES, T>(value_scales, row, feature, there);
+      read(a, there ? row_of(slot) : 0, there);
     }
     if (base == begin) {
+      if constexpr (EARLY) {
+        const u32 newest = slot_of((u32)last);
+        wait();
+#pragma unroll
+        for (int a = 0; a < together; ++a)
+          if (begin + (u32)(a * teams + team) == (u32)last && newest < nowhere) read(a, row_of(newest), true);
+      }
 #pragma unroll 1
       for (int at = (int)threadIdx.x; at < HEADS * wide; at += THREADS) {
         const int h = at / wide, f = at % wide;

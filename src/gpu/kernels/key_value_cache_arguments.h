@@ -2,11 +2,11 @@
 #pragma once
 
 constexpr int most_attention_splits = 64;
-constexpr int least_split_keys = 128;  // where a split does not have all of them
 
 struct CachedAttentionShape {
   int queries, heads, groups, features;
-  int splits;  // blocks that share the keys of a query
+  int splits;      // blocks that share the keys of a query
+  int least_keys;  // of a split, where it does not have all of them
   int page, pages, sequences;
   int window;  // keys that a query sees at most; 0: any number
   float scale, soft_cap;
