@@ -242,14 +242,38 @@ struct Batcher::State {
       tokens.push_back({*place.job->next});
     }
     if (sharing.empty()) return;
+    const auto all = [&](const auto& holds) {
+      return std::all_of(sharing.begin(), sharing.end(),
+                         [&](Place* place) { return holds(*place->job->text); });
+    };
+    // Where a text has ended, the step that is begun with what this one chooses would be in vain.
+    const bool best_only = all([](const Continuation&text) { return text.takes_best(); }),
+               goes_on = all([](const Continuation&text) { return !text.has_all(); });
     ScoreRows rows;
+    std::vector<std::optional<TokenId>> chosen;
     try {
-      rows = Session::feed_together(sessions, tokens);
+      if (best_only)
+        chosen = Session::feed_for_best(sessions, tokens, goes_on);
+      else
+        rows = Session::feed_together(sessions, tokens);
     } catch (...) {
       for (Place* place : sharing) fail(*place, std::current_exception());
       return;
     }
     count([&] { ++stats.steps; });
+    if (!best_only && !choose(sharing, rows, chosen)) return;
+    for (std::size_t i = 0; i < sharing.size(); ++i)
+      attempt(*sharing[i], [&] {
+        Continuation& text = *sharing[i]->job->text;
+        if (chosen[i]) text.chose(*chosen[i]);
+        if (best_only && !chosen[i]) refuse_scores();
+        advance(*sharing[i], chosen[i] || text.has_all() ? std::span<const float>() : rows[i]);
+      });
+  }
+
+  // By those whose texts need nothing but a sampler; the others are prepared. False where it failed for all.
+  bool choose(const std::vector<Place*>& sharing, const ScoreRows& rows,
+              std::vector<std::optional<TokenId>>& chosen) {
     std::vector<Sampler*> choosers;
     std::vector<std::size_t> others;  // who need more than a sampler
     for (std::size_t i = 0; i < sharing.size(); ++i) {
@@ -257,25 +281,19 @@ struct Batcher::State {
       choosers.push_back(text.chooser());
       if (!choosers[i] && !text.has_all()) others.push_back(i);
     }
-    std::vector<std::optional<TokenId>> chosen;
     try {
       chosen = choose_together(choosers, rows);
       rows.state()->bring(others, {});  // by this thread: those of the pool must wait for nobody
     } catch (...) {
       for (Place* place : sharing) fail(*place, std::current_exception());
-      return;
+      return false;
     }
     constexpr std::int64_t few = 4;  // sooner done than other threads wake up
     parallel_for(static_cast<std::int64_t>(others.size()), few, [&](std::int64_t begin, std::int64_t end) {
       for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
         sharing[others[i]]->job->text->prepare(rows.state()->brought(others[i]));
     });
-    for (std::size_t i = 0; i < sharing.size(); ++i)
-      attempt(*sharing[i], [&] {
-        Continuation& text = *sharing[i]->job->text;
-        if (chosen[i]) text.chose(*chosen[i]);
-        advance(*sharing[i], chosen[i] || text.has_all() ? std::span<const float>() : rows[i]);
-      });
+    return true;
   }
 
   // Where the context is full, tokens are dropped, or the text ends.

@@ -86,9 +86,7 @@ GenerateResult Session::generate(std::span<const TokenId> prompt, const Generate
   const bool best_only = text.takes_best() && !options.draft && options.lookup == 0;
   const auto append_for_best = [&](TokenId token) {
     const Piece piece{&state_->sequence, {&token, 1}, 1};
-    const bool goes_on =
-        options.most_tokens < 0 || static_cast<std::int64_t>(result.tokens.size()) < options.most_tokens;
-    const auto best = state_->model->append_for_best({&piece, 1}, goes_on)[0];
+    const auto best = state_->model->append_for_best({&piece, 1}, !text.has_all())[0];
     if (!best) refuse_scores();
     text.chose(*best);
   };
