@@ -100,10 +100,17 @@ class GpuRoundedRows : public GpuComparison {
     return fmt::format(
         "#include \"streamed.h\"\n"
         "using namespace quantised;\n"
-        "{8}using Work = streamed::BlockPortions<quantised::{0}, {1}, Neighbours<2>, {2}, {3}, {4}, 16{5}>;\n"
-        "KERNEL_OF({2}) void product(const u8* data, u64 count, const u8* x, f32* out, u32 rows, u32 "
-        "columns,\n"
-        "                           u32 depth) {{\n"
+        "{8}// How often each result was stored.\n"
+        "struct Counted : Plain {{\n"
+        "  u32* times;\n"
+        "  DEVICE void operator()(i64 row, i64 column, const Packet<f32, 1>& sum) const {{\n"
+        "    Plain::operator()(row, column, sum);\n"
+        "    atomicAdd(times + row * columns + column, 1u);\n"
+        "  }}\n"
+        "}};\n"
+        "using Work = streamed::BlockPortions<quantised::{0}, {1}, Neighbours<2>, {2}, {3}, {4}, 16{5}>;\n"
+        "KERNEL_OF({2}) void product(const u8* data, u64 count, const u8* x, f32* out, u32* times,\n"
+        "                           u32 rows, u32 columns, u32 depth) {{\n"
         "  constexpr int slots = 2;\n"
         "  u8* const q = launched_shared<u8>() + {2} / WAVE * slots * Work::slot_bytes;\n"
         "  Rounding* const roundings = reinterpret_cast<Rounding*>(q + rows * depth);\n"
@@ -115,7 +122,7 @@ class GpuRoundedRows : public GpuComparison {
         "    streamed::take_rows<quantised::{0}, {7}>(x, rows, depth, prepare, q, roundings);\n"
         "    barrier();\n"
         "    return prepare.factor(lane() / Work::side);\n"
-        "  }}, Plain{{out, columns}});\n"
+        "  }}, Counted{{{{out, columns}}, times}});\n"
         "}}\n",
         dtype_name(format), most_rows, threads, storage_bytes(format, 2048) <= 1280 ? 2 : 1, run == 16,
         planes,
@@ -142,9 +149,10 @@ class GpuRoundedRows : public GpuComparison {
 
       const Tensor weight = quantise(randn({columns, depth}), format).to(device).eval();
       const Tensor out = full({rows, columns}, NAN).to(device).eval();
+      const Tensor times = zeros({rows, columns}, DType::i32).to(device).eval();
       compile_kernel(text(format, rows, run, epsilon), "product", device)
           .launch({.blocks = {3}, .threads = {threads}, .shared_bytes = 40 << 10}, weight,
-                  std::uint64_t{weight.nbytes() / block_bytes(format)}, stored, out,
+                  std::uint64_t{weight.nbytes() / block_bytes(format)}, stored, out, times,
                   static_cast<std::uint32_t>(rows), static_cast<std::uint32_t>(columns),
                   static_cast<std::uint32_t>(depth));
       std::vector<float> numbers;
@@ -154,11 +162,12 @@ class GpuRoundedRows : public GpuComparison {
       if (epsilon > 0) expected = expected * rsqrt(mean(x * x, {1}, true) + epsilon);
       const float most = max(abs(expected)).item<float>();
       EXPECT_LE(max(abs(expected - out.to(Device{}))).item<float>(), 1e-5f * most);
+      EXPECT_TRUE(all(times.to(Device{}) == 1).item<bool>());
     }
   }
 };
 
-// Blocks with columns that are left over, one without any, and two rows.
+// Blocks with columns that are left over, one that is spare, and two rows.
 TEST_F(GpuRoundedRows, AreMultiplied) {
   for (const DType format : {DType::q4_0, DType::q8_0, DType::mxfp4}) {
     check(format, 1, 21, 3072, 32);

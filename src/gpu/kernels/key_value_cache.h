@@ -317,6 +317,8 @@ DEVICE void attend(const CachedAttentionShape& shape, const Q* q, const T* keys,
       slots.of[i] = slot_of(base + (u32)((of_team % together + i * lanes) * teams + team));
     return slots;
   };
+  // Of the first keys of the team.
+  const auto is_newest = [&](int a) { return begin + (u32)(a * teams + team) == (u32)last; };
   const auto row_of = [&](u32 slot) { return ((i64)slot * shape.groups + group) * FEATURES; };
   Slots slots = find(begin);
   if constexpr (STAY) {
@@ -356,7 +358,8 @@ DEVICE void attend(const CachedAttentionShape& shape, const Q* q, const T* keys,
       const u32 slot = from_lane(slots.of[a / lanes], lane() - (u32)of_team + (u32)(a % lanes));
       const bool there = slot < nowhere;
       counts |= (u32)there << a;
-      read(a, there ? row_of(slot) : 0, there);
+      const bool early = there && !(EARLY && base == begin && is_newest(a));
+      read(a, early ? row_of(slot) : 0, early);
     }
     if (base == begin) {
       if constexpr (EARLY) {
@@ -364,7 +367,7 @@ DEVICE void attend(const CachedAttentionShape& shape, const Q* q, const T* keys,
         wait();
 #pragma unroll
         for (int a = 0; a < together; ++a)
-          if (begin + (u32)(a * teams + team) == (u32)last && newest < nowhere) read(a, row_of(newest), true);
+          if (is_newest(a) && newest < nowhere) read(a, row_of(newest), true);
       }
 #pragma unroll 1
       for (int at = (int)threadIdx.x; at < HEADS * wide; at += THREADS) {
