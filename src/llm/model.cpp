@@ -369,13 +369,17 @@ std::vector<Tensor> Model::State::arguments(Stage& stage, const std::vector<Indi
   };
   std::vector<Tensor>& inputs = stage.inputs;
   const bool again = std::equal(inputs.begin(), inputs.end(), given.begin(), given.end(), fits);
-  if (!again) inputs.clear();
+  if (!again) {
+    inputs.clear();
+    stage.given.assign(given.size(), {});
+  }
   for (std::size_t i = 0; i < given.size(); ++i) {
     const auto bytes = std::as_bytes(std::span(given[i].values));
-    if (again)
-      overwrite(inputs[i], bytes);
-    else
+    if (!again)
       inputs.push_back(from_host(bytes, given[i].shape, DType::i64, stage.place.device));
+    else if (given[i].values != stage.given[i])  // most of a table, and what is wanted, stays
+      overwrite(inputs[i], bytes);
+    stage.given[i] = given[i].values;
   }
   std::vector<Tensor> all = inputs;
   if (handed.defined()) {

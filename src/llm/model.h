@@ -32,9 +32,10 @@ class StepsAhead;
 struct Stage {
   Placement place;
   // Arguments as in DecoderInput, and after the first stage what the one before has made of the tokens.
-  Compiled::Function step{};     // not of the last
-  std::vector<Tensor> inputs{};  // of the last time
-  Tensor handed{};               // what the stage before made, on this device
+  Compiled::Function step{};                       // not of the last
+  std::vector<Tensor> inputs{};                    // of the last time
+  std::vector<std::vector<std::int64_t>> given{};  // what they hold
+  Tensor handed{};                                 // what the stage before made, on this device
 };
 
 // Tokens to be appended to a sequence, of the last `wanted` of which the output is asked for.
