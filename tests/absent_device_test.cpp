@@ -10,6 +10,8 @@
 #include "device/backend.h"
 #include "gpu/backends.h"
 #include "gpu/compiler.h"
+#include "gpu/kernels.h"
+#include "gpu/launch_recorder.h"
 #include "hearth/hearth.h"
 
 namespace hearth::gpu {
@@ -154,6 +156,27 @@ TEST(AbsentDevice, ARowIsRoundedAhead) {
   EXPECT_FALSE(rounds("sm_90", 1, 4096, DType::bf16));
   EXPECT_FALSE(rounds("sm_80", 1, 4096, DType::f32));
   EXPECT_FALSE(rounds("gfx1100", 1, 4096, DType::f32));
+}
+
+// Attention may read old keys when the kernel before it has begun: then these have been copied.
+TEST(AbsentDevice, ACacheIsCopiedBeforeTheNextKernelBegins) {
+  struct Launch final : Kernel {
+    void run(const KernelArguments&) const override {
+      Arguments none;
+      LaunchRecorder::current()->add({.starts_early = true}, {}, none);
+    }
+  };
+  const Launch launch;
+  LaunchRecorder recorder;
+  launch.run({});
+  copy_cache(launch, nullptr, nullptr);
+  launch.run({});
+  launch.run({});
+  const auto launches = recorder.take();
+  ASSERT_EQ(launches.size(), 4u);
+  EXPECT_TRUE(launches[1].starts_early);
+  EXPECT_FALSE(launches[2].starts_early);
+  EXPECT_TRUE(launches[3].starts_early);
 }
 
 TEST(AbsentDevice, AKernelIsNotedOnceWithItsLargestLaunch) {
