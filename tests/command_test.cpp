@@ -793,6 +793,7 @@ TEST_F(ModelCommand, GeneratesAsTold) {
   EXPECT_TRUE(answer == "yes" || answer == "no") << answer;
   EXPECT_EQ(result_of("--json-schema " + at("array.json"))["text"], R"(["x",1])");
   const Ran wrong = run(once + "--grammar " + at("wrong.gbnf"));
+  EXPECT_NE(wrong.errors.find((folder / "wrong.gbnf").string() + ": "), std::string::npos) << wrong.errors;
   EXPECT_EQ(wrong.status, 1);
   EXPECT_NE(wrong.errors.find("begins with itself"), std::string::npos) << wrong.errors;
   EXPECT_EQ(run(once + "--grammar " + at("answer.gbnf") + " --json-schema '{}'").status, 2);
@@ -813,6 +814,11 @@ TEST_F(ModelCommand, GeneratesAsTold) {
 TEST_F(ModelCommand, SaysWhatFitsBeforeItLoads) {
   const std::string once = "run '" + stories_file + "' Once -n 2 --device cpu ";
   const Ran fits = run(once);
+  EXPECT_NE(fits.errors.find("of weights"), std::string::npos) << fits.errors;
+  const Ran without = run(once + "--draft /nowhere.gguf");
+  EXPECT_EQ(without.status, 1);
+  EXPECT_NE(without.errors.find("/nowhere.gguf"), std::string::npos) << without.errors;
+  EXPECT_EQ(without.errors.find("of weights"), std::string::npos) << without.errors;
   EXPECT_EQ(fits.status, 0) << fits.errors;
   EXPECT_NE(fits.errors.find("1.2 MB of weights, 1.3 MB for 2048 tokens of context; "), std::string::npos)
       << fits.errors;

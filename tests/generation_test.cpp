@@ -163,6 +163,39 @@ Model noisy_copy(const std::filesystem::path& path) {
   return make_model(file, {});
 }
 
+// Where a later part of a long prompt fails, the parts before it are forgotten, too.
+TEST_F(Guesses, AreAppendedWholeOrNotAtAll) {
+  if (is_emulated()) GTEST_SKIP() << "prompts are long";
+  const Model model = Model::load(f32, {.cache_dtype = DType::f32, .sequences = 2});
+  Session one(model), second(model);
+  one.feed(Tokens{1, 2, 3});
+  const Tokens longer(static_cast<std::size_t>(model.state()->chunk_size() + 5), 4);
+  const Compiled::Function step = model.state()->step;
+  int left = 0;
+  model.state()->step = [&](const std::vector<Tensor>& in) {
+    if (left-- == 0) throw KernelError("[test] it fails");
+    return step(in);
+  };
+  for (const int parts : {0, 1, 2, 3}) {
+    left = parts;
+    Session* const both[] = {&one, &second};
+    expect_error<KernelError>(
+        [&] {
+          Session::feed_together(both, std::vector<Tokens>{longer, longer});
+        },
+        {"it fails"});
+    EXPECT_EQ(one.tokens(), (Tokens{1, 2, 3})) << parts;
+    EXPECT_TRUE(second.tokens().empty()) << parts;
+  }
+  left = 1;
+  expect_error<KernelError>([&] { one.feed(longer); }, {"it fails"});
+  EXPECT_EQ(one.tokens(), (Tokens{1, 2, 3}));
+  left = 100;
+  const auto scores = one.feed(longer);
+  second.feed(Tokens{1, 2, 3});
+  EXPECT_EQ(second.feed(longer), scores);
+}
+
 // The distribution of pairs of tokens, the second of which was guessed, is that of the model.
 TEST_F(Guesses, LeaveTheDistributionAsItIs) {
   if (is_emulated()) GTEST_SKIP() << "it takes thousands of tokens";

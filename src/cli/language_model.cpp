@@ -13,6 +13,7 @@
 #include "hearth/error.h"
 #include "hearth/progress.h"
 #include "llm/memory_plan.h"
+#include "llm/weights.h"
 
 namespace hearth::cli {
 namespace {
@@ -199,12 +200,20 @@ llm::Model load_model(const ModelOptions& options) {
 llm::GenerateOptions generate_options(const LanguageModelOptions& options) {
   llm::GenerateOptions generate = options.generate;
   static_cast<void>(llm::Sampler(generate.sampling));  // says what is out of range, before a model is loaded
-  if (!options.grammar.empty()) generate.grammar = llm::Grammar::parse(read_text_file(options.grammar));
+  if (!options.draft.empty()) llm::check_weights(llm::open_model(options.draft));
+  const auto of_file = [](const std::string& path, const auto& read) {
+    try {
+      return read(read_text_file(path));
+    } catch (const FormatError& error) {
+      throw FormatError(fmt::format("{}: {}", path, error.what()));
+    }
+  };
+  if (!options.grammar.empty()) generate.grammar = of_file(options.grammar, &llm::Grammar::parse);
   if (!options.json_schema.empty()) {
     const auto first = options.json_schema.find_first_not_of(" \t\r\n");
     const bool is_text = first != std::string::npos && options.json_schema[first] == '{';
-    generate.grammar =
-        llm::Grammar::from_json_schema(is_text ? options.json_schema : read_text_file(options.json_schema));
+    generate.grammar = is_text ? llm::Grammar::from_json_schema(options.json_schema)
+                               : of_file(options.json_schema, &llm::Grammar::from_json_schema);
   }
   return generate;
 }

@@ -233,10 +233,23 @@ std::int64_t Model::State::width_of(Output output) const {
 
 std::vector<float> Model::State::append(Sequence& sequence, std::span<const TokenId> tokens,
                                         std::int64_t wanted, Output output) {
-  check({&sequence, tokens, wanted});
+  const Piece piece{&sequence, tokens, wanted};
+  check(piece);
   std::vector<float> rows(static_cast<std::size_t>(wanted * width_of(output)));
-  append_into(rows, sequence, tokens, wanted, output);
+  all_or_nothing({&piece, 1}, [&] { append_into(rows, sequence, tokens, wanted, output); });
   return rows;
+}
+
+void Model::State::all_or_nothing(std::span<const Piece> pieces, const std::function<void()>& append) {
+  std::vector<std::int64_t> lengths;
+  for (const Piece& piece : pieces)
+    lengths.push_back(static_cast<std::int64_t>(piece.sequence->tokens.size()));
+  try {
+    append();
+  } catch (...) {
+    for (std::size_t i = 0; i < pieces.size(); ++i) truncate(*pieces[i].sequence, lengths[i]);
+    throw;
+  }
 }
 
 void Model::State::append_into(std::span<float> rows, Sequence& sequence, std::span<const TokenId> tokens,
@@ -299,12 +312,13 @@ ScoreRows Model::State::append_together(std::span<const Piece> pieces) {
       }
     });
   } else {
-    std::span<float> rows = room();
-    for (const Piece& piece : pieces) {
-      const auto own = static_cast<std::size_t>(piece.wanted * config.vocabulary);
-      append_into(rows.first(own), *piece.sequence, piece.tokens, piece.wanted, Output::scores);
-      rows = rows.subspan(own);
-    }
+    all_or_nothing(pieces, [&, rows = room()]() mutable {
+      for (const Piece& piece : pieces) {
+        const auto own = static_cast<std::size_t>(piece.wanted * config.vocabulary);
+        append_into(rows.first(own), *piece.sequence, piece.tokens, piece.wanted, Output::scores);
+        rows = rows.subspan(own);
+      }
+    });
     state = copied();
   }
   return ScoreRows(std::move(state));

@@ -103,6 +103,8 @@ struct Model::State {
 
  private:
   void check(const Piece& piece) const;
+  // Sequences whose tokens `append` appends are as they were where it throws.
+  void all_or_nothing(std::span<const Piece> pieces, const std::function<void()>& append);
   bool attends_together(Device on, std::int64_t tokens) const;
   struct Indices {
     std::vector<std::int64_t> values;

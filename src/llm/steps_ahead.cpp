@@ -110,7 +110,10 @@ void StepsAhead::set_places(Batch& batch, std::span<const Piece> pieces, std::si
   }
   if (after == 0) overwrite(batch.positions, positions);
   if (after == 0 || on_new_page) overwrite(batch.slots, slots);
-  if (table != batch.table_now) overwrite(batch.table, batch.table_now = std::move(table));
+  if (table != batch.table_now) {
+    overwrite(batch.table, table);
+    batch.table_now = std::move(table);
+  }
 }
 
 StepsAhead::Step StepsAhead::launch(Batch& batch) {
