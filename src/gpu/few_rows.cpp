@@ -151,7 +151,8 @@ class FewRowsKernel final : public BlockProduct {
     const auto work = [&](unsigned parts) {
       return static_cast<double>((columns * parts + waves - 1) / waves * ((portions + parts - 1) / parts));
     };
-    constexpr double worthwhile = 0.7;
+    // Measured where portions are streamed: 656 instead of 667 tokens of q4_0 on an H200 with 0.9.
+    const double worthwhile = tile_.slots > 0 ? 0.7 : 0.9;
     for (unsigned parts = 2; parts <= waves && parts < 2 * portions; parts *= 2)
       if (work(parts) < worthwhile * work(parts_)) parts_ = parts;
     if (!tile_.rounds_in_block)
