@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <set>
 
 #include "hearth/hearth.h"
 #include "tensor/key_value_cache.h"
@@ -153,6 +154,22 @@ TEST_F(KernelBuild, WhereMemoryIsTheLimit) {
       eval({sum(x, {1}), softmax(x), contiguous(transpose(x, 0, 1))});
       eval({matmul(x, reshape(row, {4096, 1}))});
     });
+}
+
+// Every program that kernels are compiled for ahead of time runs on GPUs that are not there; no compiler is
+// needed.
+TEST(Workloads, RunWithoutTheirGpu) {
+  std::vector<Workload> programs = kernel_workloads();
+  // Of models, those whose weights take the least time to make.
+  std::erase_if(programs, [](const Workload& each) {
+    return each.name.starts_with("generate") && each.name != "generate q4_0";
+  });
+  for (const std::string architecture : {"gfx1100", "gfx942", "sm_90"}) {
+    const std::vector<NeededKernel> needed = find_kernels(architecture, programs);
+    std::set<std::string> workloads;
+    for (const NeededKernel& each : needed) workloads.insert(each.workload);
+    EXPECT_GT(workloads.size(), 30u) << architecture;
+  }
 }
 
 }  // namespace

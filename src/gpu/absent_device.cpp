@@ -40,6 +40,7 @@ Driver make_driver(DeviceKind kind) {
   call.fill_bytes = [](void*, unsigned char, std::size_t, StreamHandle) { return 0; };
   call.stream_create = [](StreamHandle*, unsigned) { return 0; };
   call.stream_query = [](StreamHandle) { return 0; };
+  call.stream_synchronize = [](StreamHandle) { return 0; };
   call.stream_wait = [](StreamHandle, EventHandle, unsigned) { return 0; };
   call.event_create = [](EventHandle*, unsigned) { return 0; };
   call.event_destroy = [](EventHandle) { return 0; };
