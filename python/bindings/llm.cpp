@@ -221,7 +221,12 @@ void bind_llm(nb::module_& parent) {
             return matrix_of(self.features(tokens));
           },
           "tokens"_a)
-      .def_prop_ro("tokens", [](const Session& self) { return self.tokens(); })
+      .def_prop_ro("tokens",
+                   [](const Session& self) {
+                     const nb::gil_scoped_release unlocked;
+                     const std::lock_guard lock(running());
+                     return std::vector<TokenId>(self.tokens());
+                   })
       .def(
           "truncate",
           [](Session& self, std::int64_t count) {

@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -313,3 +314,18 @@ def test_threads_take_turns(model):
     for thread in threads:
         thread.join(60)
     assert texts == [expected] * 4
+
+
+def test_what_a_session_has_seen_is_read_between_its_texts(model):
+    session, begun = model.session(), threading.Event()
+
+    def slow(token, text):
+        begun.set()
+        time.sleep(0.02)
+
+    text = threading.Thread(target=lambda: session.generate(PROMPT, slow, max_tokens=10, temperature=0))
+    text.start()
+    assert begun.wait(60)
+    seen = session.tokens
+    text.join(60)
+    assert seen == session.tokens and len(seen) >= 10
