@@ -1,4 +1,4 @@
-// Greedy steps that a GPU begins before the host knows their tokens: they are those of steps one by one.
+// Steps that a GPU begins before the host knows their tokens: they are those of steps one by one.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <limits>
 #include <optional>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -14,8 +15,11 @@
 #include "hearth/batcher.h"
 #include "hearth/hearth.h"
 #include "hearth/llm.h"
+#include "hearth/ops.h"
 #include "llm/model.h"
 #include "llm/random_model.h"
+#include "llm/sampler_guess.h"
+#include "llm/steps_ahead.h"
 #include "test_devices.h"
 
 namespace hearth::llm {
@@ -32,6 +36,20 @@ Model tiny_model(Device device, std::int64_t context, std::int64_t sequences) {
   return make_random_model(
       shape.config, {.type = DType::f32, .tied = shape.tied},
       {.device = device, .context = context, .cache_dtype = DType::f32, .sequences = sequences});
+}
+
+// One that has tokens with texts: the storyteller, or in a fraction of its time the same tokens at random.
+Model talking_model(Device device, std::int64_t context, std::int64_t sequences) {
+  const auto storyteller = std::filesystem::path(HEARTH_MODELS_DIR) / "storyteller.gguf";
+  const LoadOptions options{.device = device, .context = context, .sequences = sequences};
+  if (!is_slow(device)) return Model::load(storyteller, options);
+  ModelConfig config = find_known_shape("tiny").config;
+  const Tokenizer tokenizer = Tokenizer::load(storyteller);
+  config.vocabulary = tokenizer.size();
+  manual_seed(4);
+  Model model = make_random_model(config, {.type = DType::f32, .tied = true}, options);
+  model.state()->tokenizer = tokenizer;
+  return model;
 }
 
 TokenId best_of(const std::vector<float>& scores) {
@@ -68,6 +86,63 @@ struct Pair {
     plain.truncate(count);
   }
 };
+
+// By scores and samplers of each row: those of a sampler itself, where it has no steps that are left out.
+TEST(SamplerGuess, IsWhatASamplerChooses) {
+  constexpr std::int64_t vocabulary = 3000;
+  for (const Device device : tested_devices()) {
+    const DeviceScope here(device);
+    std::vector<Sampler> samplers;
+    for (const double temperature : {0.0, 0.8, 1.7, 1e-35})
+      for (const double min_p : {0.0, 0.05})
+        samplers.push_back(Sampler({.temperature = temperature,
+                                    .top_k = 0,
+                                    .top_p = 1,
+                                    .min_p = min_p,
+                                    .seed = 40 + samplers.size()}));
+    const auto rows = static_cast<std::int64_t>(samplers.size());
+    std::vector<const Sampler*> followed;
+    for (const Sampler& sampler : samplers) followed.push_back(&sampler);
+    SamplerGuess guess(samplers.size(), device);
+    Compiled guessed =
+        compile([&](const std::vector<Tensor>& in) { return std::vector{guess.tokens(in[0], in[1])}; });
+    std::mt19937 random(7);
+    std::normal_distribution<float> normal(0, 2);
+    for (int step = 0; step < (is_slow(device) ? 4 : 60); ++step) {
+      std::vector<float> numbers(samplers.size() * vocabulary);
+      for (float& number : numbers) number = normal(random);
+      const Tensor scores = reshape(tensor(numbers), {rows, vocabulary}).to(device).eval();
+      // Now and then one was made that is of no use.
+      for (const bool in_vain : {step % 5 == 3, false}) {
+        if (step % 5 == 3 && !in_vain) continue;
+        guess.follow(followed, in_vain ? 1 : 0);
+        const auto tokens = guessed({scores, argmax(scores, 1)})[0].to_vector<std::int64_t>();
+        if (in_vain) continue;
+        for (std::size_t row = 0; row < samplers.size(); ++row)
+          EXPECT_EQ(tokens[row],
+                    samplers[row].choose(std::span(numbers).subspan(row * vocabulary, vocabulary)))
+              << "row " << row << ", step " << step;
+      }
+    }
+  }
+}
+
+TEST(SamplerGuess, OfScoresThatAreNoNumbers) {
+  const float nan = std::numeric_limits<float>::quiet_NaN(), never = -std::numeric_limits<float>::infinity();
+  for (const Device device : tested_devices()) {
+    const DeviceScope here(device);
+    const Sampler sampler({.temperature = 1, .seed = 3}), best({.temperature = 0, .seed = 3});
+    const std::vector<const Sampler*> samplers{&sampler, &best, &sampler, &sampler};
+    SamplerGuess guess(4, device);
+    guess.follow(samplers, 0);
+    const Tensor scores =
+        reshape(tensor(std::vector<float>{never, never, never, 5, never, 5, 1, nan, 2, never, 1e30f, never}),
+                {4, 3})
+            .to(device);
+    const auto tokens = guess.tokens(scores, argmax(scores, 1)).to_vector<std::int64_t>();
+    EXPECT_EQ(tokens, (std::vector<std::int64_t>{-1, 0, -1, 1}));
+  }
+}
 
 TEST(StepsAhead, ChooseWhatScoresSay) {
   for (const Device device : tested_devices()) {
@@ -218,8 +293,7 @@ TEST(StepsAhead, WithoutNumbers) {
 
 TEST(StepsAhead, AreThoseOfGeneratedTexts) {
   for (const Device device : tested_devices()) {
-    const Model model = Model::load(std::filesystem::path(HEARTH_MODELS_DIR) / "storyteller.gguf",
-                                    {.device = device, .context = 64, .sequences = 2});
+    const Model model = talking_model(device, 64, 2);
     const Tokens prompt = model.tokenizer().encode("Once upon a time");
     GenerateOptions greedy{.most_tokens = is_slow(device) ? 3 : 30, .sampling = {.temperature = 0}};
     GenerateOptions plain = greedy;
@@ -244,8 +318,7 @@ TEST(StepsAhead, AreThoseOfGeneratedTexts) {
 
 TEST(StepsAhead, OfManyRequests) {
   for (const Device device : tested_devices()) {
-    const Model model = Model::load(std::filesystem::path(HEARTH_MODELS_DIR) / "storyteller.gguf",
-                                    {.device = device, .context = 64, .sequences = 3});
+    const Model model = talking_model(device, 64, 3);
     const int most = is_slow(device) ? 3 : 20;
     const std::vector<std::string> beginnings{"Once upon a time", "The dog", "Lily and Tom"};
     std::vector<GenerateResult> got(beginnings.size());
@@ -271,6 +344,151 @@ TEST(StepsAhead, OfManyRequests) {
                                               .best_log_probabilities = 0});
       EXPECT_EQ(got[i].text.substr(0, expected.text.size()), expected.text);
     }
+  }
+}
+
+// A session with a sampler that is told ahead, and one with another sampler of the same seed that is not.
+struct SampledPair {
+  static SamplingOptions sampling() { return {.temperature = 0.3, .seed = 11}; }
+  Session ahead, plain;
+  Sampler first{sampling()}, second{sampling()};
+
+  explicit SampledPair(const Model& model) : ahead(model), plain(model) {}
+  TokenId step(TokenId token, bool goes_on = true) {
+    Session* const session = &ahead;
+    const Sampler* const sampler = &first;
+    const ScoreRows rows =
+        Session::feed_together({&session, 1}, std::vector<Tokens>{{token}}, {&sampler, 1}, goes_on);
+    const std::vector<float> expected = plain.feed({&token, 1});
+    for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(rows[0][i], expected[i], 1e-5);
+    EXPECT_EQ(ahead.tokens(), plain.tokens());
+    const TokenId chosen = first.choose(rows[0]);
+    EXPECT_EQ(chosen, second.choose(expected));
+    return chosen;
+  }
+};
+StepsAhead::Counts counts_of(const Model& model) {
+  const StepsAhead* const ahead = model.state()->steps_ahead();
+  return ahead != nullptr ? ahead->counts() : StepsAhead::Counts{};
+}
+
+TEST(StepsAhead, AreThoseOfSamplers) {
+  for (const Device device : tested_devices()) {
+    const Model model = tiny_model(device, 200, 2);
+    const bool on_gpu = device.kind != DeviceKind::cpu;
+    SampledPair pair(model);
+    TokenId token = 1;
+    constexpr int steps = 12;
+    for (int i = 0; i < steps; ++i) token = pair.step(token);
+    StepsAhead::Counts counts = counts_of(model);
+    EXPECT_GE(counts.used, on_gpu ? steps - 3 : 0);
+    // Tokens that nobody guessed are right, too, and after some of them none are begun.
+    for (int i = 0; i < 4; ++i) token = other_than(pair.step(token));
+    counts = counts_of(model);
+    const std::size_t used = counts.used;
+    for (int i = 0; i < 3; ++i) token = other_than(pair.step(token));
+    EXPECT_EQ(counts_of(model).begun, counts.begun);
+    EXPECT_EQ(counts_of(model).used, used);
+    pair.step(pair.step(token), false);
+    if (is_slow(device)) continue;
+    // Until they have been right for a while.
+    for (int i = 0; i < 60; ++i) token = pair.step(token);
+    EXPECT_GE(counts_of(model).used, on_gpu ? used + 10 : 0);
+  }
+}
+
+// Scores that somebody holds stay what they are.
+TEST(StepsAhead, LeaveScoresToTheirHolders) {
+  for (const Device device : tested_devices()) {
+    const Model model = tiny_model(device, 64, 2);
+    Session session(model), plain(model);
+    Session* const one = &session;
+    const Sampler best({.temperature = 0});
+    const Sampler* const sampler = &best;
+    std::vector<ScoreRows> held;
+    std::vector<std::vector<float>> expected;
+    TokenId token = 1;
+    for (int i = 0; i < 5; ++i) {
+      held.push_back(Session::feed_together({&one, 1}, std::vector<Tokens>{{token}}, {&sampler, 1}));
+      expected.push_back(plain.feed({&token, 1}));
+      token = best_of(expected.back());
+    }
+    for (std::size_t row = 0; row < held.size(); ++row)
+      for (std::size_t i = 0; i < 512; ++i) EXPECT_NEAR(held[row][0][i], expected[row][i], 1e-5) << row;
+  }
+}
+
+TEST(StepsAhead, OfTheBestAndOfSamplersInTurn) {
+  for (const Device device : tested_devices()) {
+    const Model model = tiny_model(device, 64, 2);
+    Pair pair(model);
+    const Sampler best({.temperature = 0});
+    const Sampler* const sampler = &best;
+    TokenId token = 1;
+    for (int i = 0; i < 6; ++i) {
+      token = pair.steps(token, i % 2 + 1);
+      Session* const one = &pair.ahead;
+      const ScoreRows rows = Session::feed_together({&one, 1}, std::vector<Tokens>{{token}}, {&sampler, 1});
+      token = best_of(pair.plain.feed({&token, 1}));
+      EXPECT_EQ(best_of({rows[0].begin(), rows[0].end()}), token);
+    }
+    Session* const one = &pair.ahead;
+    const std::vector<const Sampler*> too_many{sampler, sampler}, none{nullptr};
+    const auto fed_with = [&](const std::vector<const Sampler*>& samplers) {
+      return [&, samplers] { Session::feed_together({&one, 1}, std::vector<Tokens>{{1}}, samplers); };
+    };
+    test::expect_error<ValueError>(fed_with(too_many), {"1 sessions with 2 samplers"});
+    test::expect_error<ValueError>(fed_with(none), {"a sampler for each session"});
+  }
+}
+
+// Texts by the defaults of `hearth run`: one alone, and several that share their steps.
+TEST(StepsAhead, AreThoseOfSampledTexts) {
+  for (const Device device : tested_devices()) {
+    const Model model = talking_model(device, 96, 3);
+    const int most = is_slow(device) ? 6 : 60;
+    const std::vector<std::string> beginnings{"Once upon a time", "The dog"};
+    std::vector<GenerateOptions> options;
+    std::vector<Tokens> expected;
+    for (const std::string& beginning : beginnings) {
+      options.push_back({.most_tokens = most,
+                         .sampling = {.temperature = is_slow(device) ? 0.2 : 0.8, .seed = 3 + options.size()},
+                         .ignore_end = true});
+      Session session(model);
+      Sampler sampler(options.back().sampling);
+      Tokens tokens;
+      std::vector<float> scores = session.feed(model.tokenizer().encode(beginning));
+      for (int i = 0; i < most; ++i) {
+        tokens.push_back(sampler.choose(scores));
+        scores = session.feed({&tokens.back(), 1});
+      }
+      expected.push_back(std::move(tokens));
+    }
+    for (std::size_t i = 0; i < beginnings.size(); ++i) {
+      Session session(model);
+      const auto prompt = model.tokenizer().encode(beginnings[i]);
+      EXPECT_EQ(session.generate(prompt, options[i]).tokens, expected[i]);
+      options[i].best_log_probabilities = 2;  // which look at the scores, too
+      session.truncate(0);
+      const auto with = session.generate(prompt, options[i]);
+      EXPECT_EQ(with.tokens, expected[i]);
+      EXPECT_EQ(with.log_probabilities.size(), with.tokens.size());
+    }
+    if (device.kind != DeviceKind::cpu) {
+      EXPECT_GT(counts_of(model).used, 0);
+    }
+    std::vector<GenerateResult> got(beginnings.size());
+    Batcher batcher(model);
+    for (std::size_t i = 0; i < beginnings.size(); ++i)
+      batcher.submit(model.tokenizer().encode(beginnings[i]), options[i], {},
+                     [&, i](GenerateResult result, std::exception_ptr error) {
+                       EXPECT_FALSE(error);
+                       got[i] = std::move(result);
+                     });
+    while (batcher.stats().finished < static_cast<std::int64_t>(beginnings.size()))
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    batcher.stop();
+    for (std::size_t i = 0; i < beginnings.size(); ++i) EXPECT_EQ(got[i].tokens, expected[i]);
   }
 }
 

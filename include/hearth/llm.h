@@ -6,6 +6,7 @@
 //                    [](const llm::Generated& next) { std::cout << next.text << std::flush; return true; });
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -149,7 +150,10 @@ class Sampler {
   std::uint64_t seed() const;  // the one in use
   bool takes_best() const;     // whether it always chooses the best of the scores as they are
 
-  class Blocks;  // for the library itself
+  // For the library itself.
+  class Blocks;
+  struct Foresight;
+  Foresight foresight() const;  // of what it chooses next
 
  private:
   friend std::vector<std::optional<TokenId>> choose_together(std::span<Sampler* const>, const ScoreRows&);
@@ -159,7 +163,7 @@ class Sampler {
   SamplingOptions options_;
   std::vector<TokenId> seen_;  // the last ones
   double most_surprise_;       // of mirostat, in bits
-  std::uint64_t state_[4];
+  std::array<std::uint64_t, 4> random_;
 };
 
 struct TokenLogProbability {
@@ -261,8 +265,11 @@ class Session {
   // The same tokens as the last layer has them, after its norm, before they become scores: (tokens, width).
   std::vector<std::vector<float>> features(std::span<const TokenId> tokens);
   // feed() of several sessions of one model in one step: tokens[i] go to sessions[i]. Each may be there once.
+  // With the samplers that will choose what follows, and where that is probably fed next (goes_on), a GPU may
+  // begin with what they will choose before they have: it does not wait for the caller then.
   static ScoreRows feed_together(std::span<Session* const> sessions,
-                                 std::span<const std::vector<TokenId>> tokens);
+                                 std::span<const std::vector<TokenId>> tokens,
+                                 std::span<const Sampler* const> samplers = {}, bool goes_on = true);
   // Of those scores the best one's token, as a Sampler with a temperature of 0 chooses it; nothing where none
   // can be chosen. goes_on: these tokens are probably fed next. A GPU begins with that before they are known
   // here, so that it does not wait for the caller; with others, the step was in vain.

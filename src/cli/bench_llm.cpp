@@ -6,6 +6,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "base/say.h"
 #include "cli/checks.h"
@@ -34,6 +36,7 @@ struct BenchOptions {
   std::vector<std::int64_t> lengths = {128, 512};
   bool lengths_given = false;
   std::int64_t tokens = 32;
+  double temperature = 0;
   int repeats = 3;
   std::string profile;
   bool json = false;
@@ -97,6 +100,25 @@ void profile(std::string_view what, const Run& run) {
   say("\n{}:\n{}", what, profile_table());
 }
 
+// How tokens are chosen that follow each other: it is part of generating.
+class Chooser {
+ public:
+  Chooser(std::size_t sequences, double temperature)
+      : samplers_(temperature > 0 ? sequences : 0, llm::Sampler({.temperature = temperature, .seed = 1})) {
+    for (llm::Sampler& sampler : samplers_) pointers_.push_back(&sampler);
+  }
+  std::vector<std::optional<TokenId>> step(std::span<llm::Session* const> sessions,
+                                           std::span<const std::vector<TokenId>> tokens, bool goes_on) {
+    if (samplers_.empty()) return llm::Session::feed_for_best(sessions, tokens, goes_on);
+    const std::vector<const llm::Sampler*> known(pointers_.begin(), pointers_.end());
+    return llm::choose_together(pointers_, llm::Session::feed_together(sessions, tokens, known, goes_on));
+  }
+
+ private:
+  std::vector<llm::Sampler> samplers_;  // none where the best token is taken
+  std::vector<llm::Sampler*> pointers_;
+};
+
 // Nothing where it was interrupted.
 std::optional<Row> measure(const llm::Model& model, std::int64_t length, const BenchOptions& options,
                            const train::InterruptGuard& interrupt) {
@@ -122,10 +144,10 @@ std::optional<Row> measure(const llm::Model& model, std::int64_t length, const B
     }
     const double first = seconds_since(start) / count;
     start = Clock::now();
+    Chooser chooser(all.size(), options.temperature);
     std::vector<std::vector<TokenId>> next(all.size(), {prompt[0]});
     for (std::int64_t i = 0; i < options.tokens; ++i) {
-      // The best token, always: choosing is part of generating.
-      const auto chosen = llm::Session::feed_for_best(all, next, i + 1 < options.tokens);
+      const auto chosen = chooser.step(all, next, i + 1 < options.tokens);
       for (std::size_t k = 0; k < next.size(); ++k) next[k] = {chosen[k].value_or(prompt[0])};
       if (interrupt.requested()) return std::nullopt;
     }
@@ -261,6 +283,11 @@ void add_bench(CLI::App& app, Action& action) {
       ->capture_default_str();
   command->add_option("-n,--tokens", options->tokens, "Tokens to generate after each")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
+      ->capture_default_str();
+  command
+      ->add_option("--temperature", options->temperature,
+                   "Of sampling, with the defaults of `hearth run`; 0: the best token, always")
+      ->check(CLI::Range(0.0, 100.0))
       ->capture_default_str();
   command
       ->add_option("--sequences", options->model.load.sequences,

@@ -101,6 +101,13 @@ void generate(DType type) {
         {.device = default_device(), .context = 4096, .cache_dtype = cache, .sequences = 4});
     llm::Session session(model);
     for (const std::size_t tokens : {1, 20, 512}) session.feed(std::vector<TokenId>(tokens, 1));
+    // Steps that are begun before the host knows the tokens of those before.
+    llm::Session* const one = &session;
+    const llm::Sampler drawing({.temperature = 1});
+    const llm::Sampler* const sampler = &drawing;
+    const std::vector<std::vector<TokenId>> next{{1}};
+    llm::Session::feed_for_best({&one, 1}, next);
+    llm::Session::feed_together({&one, 1}, next, {&sampler, 1});
   }
   for (const std::size_t sequences : {4, 64}) {
     const llm::Model model = llm::make_random_model(

@@ -234,12 +234,14 @@ struct Batcher::State {
     std::vector<Place*> sharing;
     std::vector<Session*> sessions;
     std::vector<std::vector<TokenId>> tokens;
+    std::vector<const Sampler*> samplers;
     for (Place& place : places) {
       if (!place.job || !place.job->next) continue;
       if (!make_room(place)) continue;
       sharing.push_back(&place);
       sessions.push_back(&place.session);
       tokens.push_back({*place.job->next});
+      samplers.push_back(&place.job->text->sampler());
     }
     if (sharing.empty()) return;
     const auto all = [&](const auto& holds) {
@@ -255,7 +257,7 @@ struct Batcher::State {
       if (best_only)
         chosen = Session::feed_for_best(sessions, tokens, goes_on);
       else
-        rows = Session::feed_together(sessions, tokens);
+        rows = Session::feed_together(sessions, tokens, samplers, goes_on);
     } catch (...) {
       for (Place* place : sharing) fail(*place, std::current_exception());
       return;

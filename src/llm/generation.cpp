@@ -47,9 +47,10 @@ GenerateResult Session::generate(std::span<const TokenId> prompt, const Generate
   truncate(static_cast<std::int64_t>(same));
   result.reused_tokens = static_cast<std::int64_t>(same);
   auto start = Clock::now();
-  const auto scores_after = [&](std::span<const TokenId> tokens, std::size_t wanted) {
+  const auto scores_after = [&](std::span<const TokenId> tokens, std::size_t wanted,
+                                std::span<const Sampler* const> samplers = {}) {
     const Piece piece{&state_->sequence, tokens, static_cast<std::int64_t>(wanted)};
-    return state_->model->append_together({&piece, 1});
+    return state_->model->append_together({&piece, 1}, samplers, !text.has_all());
   };
   if (options.score_prompt)
     while (seen.size() + 1 < prompt.size()) {
@@ -82,8 +83,9 @@ GenerateResult Session::generate(std::span<const TokenId> prompt, const Generate
   const auto forget_wrong = [&] {
     if (next < guesses.size()) truncate(static_cast<std::int64_t>(seen.size() - (guesses.size() - next)));
   };
-  // Where it is the best token each time, a GPU need not wait to be told.
-  const bool best_only = text.takes_best() && !options.draft && options.lookup == 0;
+  // Without guesses a GPU need not wait to be told the next token, least where it is the best each time.
+  const bool one_by_one = !options.draft && options.lookup == 0, best_only = one_by_one && text.takes_best();
+  const Sampler* const sampler = &text.sampler();
   const auto append_for_best = [&](TokenId token) {
     const Piece piece{&state_->sequence, {&token, 1}, 1};
     const auto best = state_->model->append_for_best({&piece, 1}, !text.has_all())[0];
@@ -128,7 +130,9 @@ GenerateResult Session::generate(std::span<const TokenId> prompt, const Generate
     result.drafted_tokens += static_cast<std::int64_t>(guesses.size());
     std::vector<TokenId> fed{*token};
     fed.insert(fed.end(), guesses.begin(), guesses.end());
-    rows = scores_after(fed, fed.size());
+    rows = scores_after(
+        fed, fed.size(),
+        one_by_one ? std::span<const Sampler* const>(&sampler, 1) : std::span<const Sampler* const>());
   }
   forget_wrong();
   text.finish();

@@ -269,7 +269,12 @@ void Model::State::append_into(std::span<float> rows, Sequence& sequence, std::s
   }
 }
 
-ScoreRows Model::State::append_together(std::span<const Piece> pieces) {
+ScoreRows Model::State::append_together(std::span<const Piece> pieces,
+                                        std::span<const Sampler* const> samplers, bool goes_on) {
+  // Few of them: of many, the scores stay on the device.
+  const auto bytes = pieces.size() * static_cast<std::size_t>(config.vocabulary) * sizeof(float);
+  if (!samplers.empty() && bytes < kept_from)
+    if (StepsAhead* const ahead = steps_ahead_for(pieces)) return ahead->append(pieces, samplers, goes_on);
   std::int64_t tokens = 0, wanted = 0;
   for (const Piece& piece : pieces) {
     check(piece);
@@ -326,18 +331,23 @@ ScoreRows Model::State::append_together(std::span<const Piece> pieces) {
 
 std::vector<std::optional<TokenId>> Model::State::append_for_best(std::span<const Piece> pieces,
                                                                   bool goes_on) {
-  const bool single =
-      std::all_of(pieces.begin(), pieces.end(), [](const Piece& piece) { return piece.tokens.size() == 1; });
-  if (single && StepsAhead::possible(*this)) {
-    for (const Piece& piece : pieces) check(piece);
-    if (!steps_ahead_) steps_ahead_ = std::make_unique<StepsAhead>(*this);
-    const std::vector<TokenId> best = steps_ahead_->append(pieces, goes_on);
+  if (StepsAhead* const ahead = steps_ahead_for(pieces)) {
+    const std::vector<TokenId> best = ahead->append_for_best(pieces, goes_on);
     if (std::find(best.begin(), best.end(), -1) == best.end()) return {best.begin(), best.end()};
   }
   std::vector<Sampler> samplers(pieces.size(), Sampler({.temperature = 0, .seed = 1}));
   std::vector<Sampler*> choosers;
   for (Sampler& sampler : samplers) choosers.push_back(&sampler);
   return choose_together(choosers, append_together(pieces));
+}
+
+StepsAhead* Model::State::steps_ahead_for(std::span<const Piece> pieces) {
+  const bool single =
+      std::all_of(pieces.begin(), pieces.end(), [](const Piece& piece) { return piece.tokens.size() == 1; });
+  if (!single || !StepsAhead::possible(*this)) return nullptr;
+  for (const Piece& piece : pieces) check(piece);
+  if (!steps_ahead_) steps_ahead_ = std::make_unique<StepsAhead>(*this);
+  return steps_ahead_.get();
 }
 
 Tensor Model::State::scores_after(const Tensor& features) const {

@@ -80,11 +80,14 @@ struct Model::State {
   std::vector<float> append(Sequence& sequence, std::span<const TokenId> tokens, std::int64_t wanted,
                             Output output = Output::scores);
   // The scores after several sequences' pieces, in one step if they are not too long for that; rows in their
-  // order.
-  ScoreRows append_together(std::span<const Piece> pieces);
+  // order. samplers, goes_on: as of Session::feed_together().
+  ScoreRows append_together(std::span<const Piece> pieces, std::span<const Sampler* const> samplers = {},
+                            bool goes_on = true);
   // Of those scores the best one's token, for each piece; nothing where none can be chosen. goes_on: as
   // Session::feed_for_best().
   std::vector<std::optional<TokenId>> append_for_best(std::span<const Piece> pieces, bool goes_on);
+  // Null before there has been one.
+  const StepsAhead* steps_ahead() const { return steps_ahead_.get(); }
   void truncate(Sequence& sequence, std::int64_t count);
   std::int64_t shift(Sequence& sequence, std::int64_t keep);  // as Session::shift
   const Tokenizer& tokenizer_or_throw() const;
@@ -111,6 +114,8 @@ struct Model::State {
     Shape shape;
   };
   std::unique_ptr<StepsAhead> steps_ahead_;  // made when it is first used
+  // For pieces that it can append; null where there is no such thing.
+  StepsAhead* steps_ahead_for(std::span<const Piece> pieces);
   // What a stage computes from.
   std::vector<Tensor> arguments(Stage& stage, const std::vector<Indices>& given, const Tensor& handed);
   std::int64_t width_of(Output output) const;

@@ -12,6 +12,7 @@
 #include "base/thread_pool.h"
 #include "hearth/error.h"
 #include "hearth/llm.h"
+#include "llm/sampler_random.h"
 #include "llm/score_rows.h"
 
 namespace hearth::llm {
@@ -19,27 +20,6 @@ namespace {
 
 void check(bool fine, const char* option, double value) {
   if (!fine) throw ValueError(fmt::format("[Sampler] {} is out of range: {}", option, value));
-}
-
-// splitmix64: mixes the bits of a counter.
-std::uint64_t mixed(std::uint64_t z) {
-  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-  return z ^ z >> 31;
-}
-constexpr std::uint64_t golden = 0x9e3779b97f4a7c15u;
-
-// xoshiro256++: the same numbers on every machine.
-std::uint64_t next_random(std::uint64_t (&s)[4]) {
-  const auto turned = [](std::uint64_t x, int by) { return x << by | x >> (64 - by); };
-  const std::uint64_t result = turned(s[0] + s[3], 23) + s[0], shifted = s[1] << 17;
-  s[2] ^= s[0];
-  s[3] ^= s[1];
-  s[1] ^= s[2];
-  s[0] ^= s[3];
-  s[2] ^= shifted;
-  s[3] = turned(s[3], 45);
-  return result;
 }
 
 struct Candidate {
@@ -338,7 +318,7 @@ std::size_t drawn(const Candidates& candidates, std::uint64_t draw) {
     // Smaller numbers make none of these the best so far; nearly all are, and need no logarithms.
     const double least = std::exp(-std::exp(static_cast<double>(best) - most)) - 1e-12;
     for (std::size_t i = first; i < end; ++i) {
-      const std::uint64_t bits = mixed(draw + (static_cast<std::uint64_t>(candidates[i].token) + 1) * golden);
+      const auto bits = bits_of_token(draw, static_cast<std::uint64_t>(candidates[i].token));
       const double uniform = (static_cast<double>(bits >> 11) + 0.5) * 0x1p-53;
       if (uniform < least) continue;
       const double noisy = static_cast<double>(candidates[i].score) - std::log(-std::log(uniform));
@@ -373,7 +353,7 @@ Sampler::Sampler(const SamplingOptions& options)
     while (options_.seed == 0) options_.seed = static_cast<std::uint64_t>(source()) << 32 | source();
   }
   std::uint64_t x = options_.seed;
-  for (std::uint64_t& word : state_) word = mixed(x += golden);
+  for (std::uint64_t& word : random_) word = mixed(x += golden);
 }
 
 std::uint64_t Sampler::seed() const { return options_.seed; }
@@ -411,7 +391,7 @@ TokenId Sampler::choose(std::span<const float> scores) {
 
 TokenId Sampler::choose(const Blocks& blocks) {
   const Candidates candidates = remaining(blocks, options_, most_surprise_);
-  const std::size_t chosen = drawn(candidates, next_random(state_));
+  const std::size_t chosen = drawn(candidates, next_random(random_));
   if (options_.mirostat != 0 && options_.temperature > 0) {
     const double surprise = -std::log2(probabilities_of(candidates)[chosen]);
     most_surprise_ -= options_.mirostat_rate * (surprise - options_.mirostat_target);

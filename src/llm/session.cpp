@@ -1,6 +1,8 @@
 // Sessions: one sequence and its scores.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "hearth/error.h"
 #include "llm/session.h"
 
@@ -71,10 +73,16 @@ std::vector<Piece> Session::pieces_of(std::span<Session* const> sessions,
 }
 
 ScoreRows Session::feed_together(std::span<Session* const> sessions,
-                                 std::span<const std::vector<TokenId>> tokens) {
+                                 std::span<const std::vector<TokenId>> tokens,
+                                 std::span<const Sampler* const> samplers, bool goes_on) {
   const std::vector<Piece> pieces = pieces_of(sessions, tokens, "feed_together()");
+  if (!samplers.empty() && samplers.size() != sessions.size())
+    throw ValueError(fmt::format("[Session] feed_together() of {} sessions with {} samplers", sessions.size(),
+                                 samplers.size()));
+  if (std::find(samplers.begin(), samplers.end(), nullptr) != samplers.end())
+    throw ValueError("[Session] feed_together() needs a sampler for each session, or none");
   if (pieces.empty()) return {};
-  return sessions[0]->state_->model->append_together(pieces);
+  return sessions[0]->state_->model->append_together(pieces, samplers, goes_on);
 }
 
 std::vector<std::optional<TokenId>> Session::feed_for_best(std::span<Session* const> sessions,

@@ -6,27 +6,42 @@
 #include "device/backend.h"
 #include "hearth/grad.h"
 #include "hearth/ops.h"
+#include "llm/sampler_guess.h"
+#include "llm/score_rows.h"
 #include "tensor/variable.h"
 
 namespace hearth::llm {
 
 struct StepsAhead::Batch {
+  Batch(std::size_t count, Device device) : guess(count, device) {}
+
   Tensor tokens, sequences, positions, slots, table;  // as DecoderInput
   std::vector<std::int64_t> table_now;
-  // Gives what a step has chosen, by its best tokens and its scores, and goes on to that.
-  Compiled::Function advance;
-  // Of the host, for what two steps have chosen.
+  SamplerGuess guess;
+  // Give what a step has chosen, by its best tokens and its scores, and go on to that.
+  Compiled::Function go_on_to_best, go_on_to_guess;
+  // Of the host, for what two steps have chosen, and for scores.
   std::shared_ptr<std::byte> chosen;
   std::size_t bytes, turn = 0;
+  std::vector<std::shared_ptr<std::byte>> rooms;
+
+  // Room for scores that nobody reads any more.
+  std::shared_ptr<float> room(Device device, std::size_t bytes_of_scores);
 };
 
 struct StepsAhead::Step {
   std::unique_ptr<Download> download;
   const std::int64_t* chosen;  // when that is done
-  // Where it was begun ahead: what it continues.
-  std::vector<const Sequence*> sequences{};
-  std::vector<std::uint64_t> versions{};
-  std::vector<TokenId> tokens{};
+  // Where samplers are to choose:
+  std::shared_ptr<float> scores{};
+  std::unique_ptr<Download> download_of_scores{};
+
+  bool has_scores() const { return scores != nullptr; }
+};
+
+struct StepsAhead::Run {
+  std::unique_ptr<Step> done, next;
+  std::vector<TokenId> chosen;
 };
 
 namespace {
@@ -61,13 +76,25 @@ StepsAhead::StepsAhead(Model::State& model)
 
 StepsAhead::~StepsAhead() = default;
 
-bool StepsAhead::is_begun(std::span<const Piece> pieces) const {
-  if (!begun_ || begun_->sequences.size() != pieces.size()) return false;
-  for (std::size_t i = 0; i < pieces.size(); ++i)
-    if (pieces[i].sequence != begun_->sequences[i] || pieces[i].sequence->version != begun_->versions[i] ||
-        pieces[i].tokens[0] != begun_->tokens[i])
-      return false;
-  return true;
+std::shared_ptr<float> StepsAhead::Batch::room(Device device, std::size_t bytes_of_scores) {
+  auto found =
+      std::find_if(rooms.begin(), rooms.end(), [](const auto& each) { return each.use_count() == 1; });
+  if (found == rooms.end()) found = rooms.insert(rooms.end(), host_memory(device, bytes_of_scores));
+  return {*found, reinterpret_cast<float*>(found->get())};
+}
+
+bool StepsAhead::Expected::continues(std::span<const Piece> pieces) const {
+  return std::equal(
+             pieces.begin(), pieces.end(), sequences.begin(), sequences.end(),
+             [](const Piece& piece, const Sequence* sequence) { return piece.sequence == sequence; }) &&
+         std::equal(
+             pieces.begin(), pieces.end(), versions.begin(),
+             [](const Piece& piece, std::uint64_t version) { return piece.sequence->version == version; });
+}
+bool StepsAhead::Expected::is(std::span<const Piece> pieces) const {
+  return continues(pieces) &&
+         std::equal(pieces.begin(), pieces.end(), tokens.begin(),
+                    [](const Piece& piece, TokenId token) { return piece.tokens[0] == token; });
 }
 
 StepsAhead::Batch& StepsAhead::batch_of(std::size_t count) {
@@ -75,19 +102,23 @@ StepsAhead::Batch& StepsAhead::batch_of(std::size_t count) {
   if (batch) return *batch;
   const auto n = static_cast<std::int64_t>(count);
   const Device device = model_.device;
-  auto made = std::make_unique<Batch>();
+  auto made = std::make_unique<Batch>(count, device);
   for (Tensor* each : {&made->tokens, &made->positions, &made->slots}) *each = zeros({n}, DType::i64).eval();
   made->sequences = arange(n).to(DType::i64).eval();
   made->table_now.assign(count * static_cast<std::size_t>(model_.pages()), 0);
   made->table = numbers(made->table_now, {n, model_.pages()}, device);
   made->bytes = count * sizeof(std::int64_t);
   made->chosen = host_memory(device, 2 * made->bytes);
-  made->advance = compile([b = made.get()](const std::vector<Tensor>& in) {
-    const Tensor chosen = checked(in[0], in[1]);
+  const auto go_on = [b = made.get()](const Tensor& chosen) {
     b->tokens.assign(maximum(chosen, full(chosen.shape(), 0, DType::i64)));
     b->positions.assign(b->positions + 1);
     b->slots.assign(b->slots + 1);
     return std::vector<Tensor>{chosen};
+  };
+  made->go_on_to_best =
+      compile([go_on](const std::vector<Tensor>& in) { return go_on(checked(in[0], in[1])); });
+  made->go_on_to_guess = compile([go_on, b = made.get()](const std::vector<Tensor>& in) {
+    return go_on(b->guess.tokens(in[1], in[0]));
   });
   batch = std::move(made);
   return *batch;
@@ -116,52 +147,93 @@ void StepsAhead::set_places(Batch& batch, std::span<const Piece> pieces, std::si
   }
 }
 
-StepsAhead::Step StepsAhead::launch(Batch& batch) {
-  const Tensor chosen =
-      batch.advance(step_({batch.tokens, batch.sequences, batch.positions, batch.slots, batch.table}))[0];
+StepsAhead::Step StepsAhead::launch(Batch& batch, std::span<const Sampler* const> samplers,
+                                    std::size_t after) {
+  const std::vector<Tensor> best_and_scores =
+      step_({batch.tokens, batch.sequences, batch.positions, batch.slots, batch.table});
   std::byte* const memory = batch.chosen.get() + batch.turn * batch.bytes;
   batch.turn = 1 - batch.turn;
-  return {start_reading(chosen, memory), reinterpret_cast<const std::int64_t*>(memory)};
+  if (samplers.empty())
+    return {start_reading(batch.go_on_to_best(best_and_scores)[0], memory),
+            reinterpret_cast<const std::int64_t*>(memory)};
+  batch.guess.follow(samplers, after);
+  const Tensor chosen = batch.go_on_to_guess(best_and_scores)[0];
+  const Tensor& scores = best_and_scores[1];
+  auto room = batch.room(model_.device, scores.nbytes());
+  auto download = start_reading(scores, reinterpret_cast<std::byte*>(room.get()));
+  return {start_reading(chosen, memory), reinterpret_cast<const std::int64_t*>(memory), std::move(room),
+          std::move(download)};
 }
 
-std::vector<TokenId> StepsAhead::append(std::span<const Piece> pieces, bool goes_on) {
-  const NoGrad no_gradients;
-  const DeviceScope here(model_.device);
-  const bool begun = is_begun(pieces);
+StepsAhead::Run StepsAhead::run(std::span<const Piece> pieces, std::span<const Sampler* const> samplers,
+                                bool goes_on) {
   // One that was begun in vain is waited for when the next one is under way.
-  const std::unique_ptr<Step> before = std::move(begun_);
+  std::unique_ptr<Step> before = std::move(begun_);
+  if (!samplers.empty() && expected_.continues(pieces)) {
+    constexpr double weight = 1.0 / 32;
+    right_ += weight * ((expected_.is(pieces) ? 1 : 0) - right_);
+  }
+  const bool is_begun = before && before->has_scores() == !samplers.empty() && expected_.is(pieces);
+  if (is_begun) ++counts_.used;
   Batch& batch = batch_of(pieces.size());
-  std::optional<Step> started;
-  if (!begun) {
+  Run run;
+  if (is_begun) {
+    run.done = std::move(before);
+  } else {
     std::vector<std::int64_t> tokens;
     for (const Piece& piece : pieces) tokens.push_back(piece.tokens[0]);
     overwrite(batch.tokens, tokens);
     set_places(batch, pieces, 0);
-    started = launch(batch);
+    run.done = std::make_unique<Step>(launch(batch, samplers, 0));
   }
-  const Step& step = begun ? *before : *started;
-  std::unique_ptr<Step> next;
   const bool has_room = std::all_of(pieces.begin(), pieces.end(), [&](const Piece& piece) {
     return static_cast<std::int64_t>(piece.sequence->tokens.size()) + 1 < model_.context;
   });
-  if (goes_on && has_room) {
+  // A step in vain costs more than the host's time for a token: guesses must mostly be right.
+  constexpr double right_enough = 0.9;
+  if (goes_on && has_room && (samplers.empty() || right_ >= right_enough)) {
     set_places(batch, pieces, 1);
-    next = std::make_unique<Step>(launch(batch));
+    run.next = std::make_unique<Step>(launch(batch, samplers, 1));
+    ++counts_.begun;
   }
-  step.download->wait();
-  std::vector<TokenId> chosen;
-  for (std::size_t i = 0; i < pieces.size(); ++i) chosen.push_back(static_cast<TokenId>(step.chosen[i]));
-  if (std::any_of(chosen.begin(), chosen.end(), [](TokenId token) { return token < 0; })) return chosen;
+  run.done->download->wait();
+  if (run.done->has_scores()) run.done->download_of_scores->wait();
+  for (std::size_t i = 0; i < pieces.size(); ++i)
+    run.chosen.push_back(static_cast<TokenId>(run.done->chosen[i]));
+  return run;
+}
+
+void StepsAhead::go_on_from(std::span<const Piece> pieces, Run run) {
+  expected_ = {};
   for (const Piece& piece : pieces) {
     piece.sequence->tokens.push_back(piece.tokens[0]);
     piece.sequence->version = ++versions_;
-    if (!next) continue;
-    next->sequences.push_back(piece.sequence);
-    next->versions.push_back(piece.sequence->version);
+    expected_.sequences.push_back(piece.sequence);
+    expected_.versions.push_back(piece.sequence->version);
   }
-  if (next) next->tokens = chosen;
-  begun_ = std::move(next);
+  expected_.tokens = std::move(run.chosen);
+  begun_ = std::move(run.next);
+}
+
+std::vector<TokenId> StepsAhead::append_for_best(std::span<const Piece> pieces, bool goes_on) {
+  const NoGrad no_gradients;
+  const DeviceScope here(model_.device);
+  Run run = this->run(pieces, {}, goes_on);
+  std::vector<TokenId> chosen = run.chosen;
+  const bool all = std::all_of(chosen.begin(), chosen.end(), [](TokenId token) { return token >= 0; });
+  if (all) go_on_from(pieces, std::move(run));
   return chosen;
+}
+
+ScoreRows StepsAhead::append(std::span<const Piece> pieces, std::span<const Sampler* const> samplers,
+                             bool goes_on) {
+  const NoGrad no_gradients;
+  const DeviceScope here(model_.device);
+  Run run = this->run(pieces, samplers, goes_on);
+  auto rows = std::make_shared<ScoreRows::State>(run.done->scores, pieces.size(),
+                                                 static_cast<std::size_t>(model_.config.vocabulary));
+  go_on_from(pieces, std::move(run));
+  return ScoreRows(std::move(rows));
 }
 
 }  // namespace hearth::llm
