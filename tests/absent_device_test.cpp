@@ -158,6 +158,22 @@ TEST(AbsentDevice, ARowIsRoundedAhead) {
   EXPECT_FALSE(rounds("gfx1100", 1, 4096, DType::f32));
 }
 
+// A norm's weights are those of columns, which a row that is made of several does not tell apart.
+TEST(AbsentDevice, ANormOfRowsThatAreJoinedIsNotRoundedAhead) {
+  const Absent absent("sm_90");
+  constexpr std::int64_t size = 4096;
+  const Tensor first = quantise(given({size, size}), DType::q4_0),
+               second = quantise(given({size, 2 * size}), DType::q4_0);
+  const Tensor norm = given({2 * size}), rows = given({2, size});
+  eval({first, second, norm, rows});
+  const Tensor joined = reshape(quantised_matmul(rows, first), {1, 2 * size});
+  const auto rounds = [&](const Tensor& x) {
+    return explain({quantised_matmul(x, second)}).find("rounding ahead: 1 operands") != std::string::npos;
+  };
+  EXPECT_TRUE(rounds(joined));
+  EXPECT_FALSE(rounds(rms_norm(joined, norm, 1e-5)));
+}
+
 // Attention may read old keys when the kernel before it has begun: then these have been copied.
 TEST(AbsentDevice, ACacheIsCopiedBeforeTheNextKernelBegins) {
   struct Launch final : Kernel {

@@ -418,6 +418,73 @@ TEST(StepsAhead, LeaveScoresToTheirHolders) {
   }
 }
 
+// What was begun is not used when the cache has been written to since, even by a step that failed.
+TEST(StepsAhead, AfterAStepThatFailed) {
+  for (const Device device : tested_devices()) {
+    const Model model = tiny_model(device, 64, 2);
+    Pair pair(model);
+    const TokenId token = pair.steps(1, 5);
+    bool fails = true;
+    const Compiled::Function step = model.state()->step;
+    model.state()->step = [&](const std::vector<Tensor>& in) {
+      auto result = step(in);
+      eval(result);
+      if (fails) throw KernelError("at the end");
+      return result;
+    };
+    const TokenId other = other_than(token);
+    test::expect_error<KernelError>([&] { pair.ahead.feed({&other, 1}); }, {"at the end"});
+    fails = false;
+    pair.steps(token, 3);
+    model.state()->step = step;
+  }
+}
+
+// Steps of sessions in turn are none that follow each other: after some in vain none are begun.
+TEST(StepsAhead, AreNotBegunForOthers) {
+  for (const Device device : tested_devices()) {
+    const Model model = tiny_model(device, 64, 2);
+    Session one(model), other(model);
+    for (int i = 0; i < 12; ++i) {
+      feed_one(one, 1 + i);
+      feed_one(other, 30 + i);
+    }
+    EXPECT_LE(counts_of(model).begun, 6);
+    EXPECT_EQ(counts_of(model).used, 0);
+  }
+}
+
+// Validation takes no infinity, which scores that are too small must not become.
+TEST(StepsAhead, UnderStrictValidation) {
+  const Config before = config();
+  Config strict = before;
+  strict.enable_strict_validation = true;
+  for (const Device device : tested_devices()) {
+    const Model model = tiny_model(device, 64, 2);
+    SampledPair pair(model);
+    set_config(strict);
+    EXPECT_NO_THROW(pair.step(pair.step(pair.step(1))));
+    set_config(before);
+  }
+}
+
+// The last token is appended for who goes on from there; the text is complete without what follows.
+TEST(StepsAhead, OfATextThatIsComplete) {
+  for (const Device device : tested_devices()) {
+    const Model model = talking_model(device, 64, 2);
+    Session session(model);
+    const auto end_numbers = [&](const Generated&) {
+      model.state()->no_tokens =
+          full({model.config().vocabulary}, -std::numeric_limits<float>::infinity()).to(device).eval();
+      return true;
+    };
+    const auto result = session.generate(model.tokenizer().encode("Once upon a time"),
+                                         {.most_tokens = 1, .sampling = {.temperature = 0}}, end_numbers);
+    EXPECT_EQ(result.tokens.size(), 1u);
+    EXPECT_EQ(result.reason, FinishReason::length);
+  }
+}
+
 TEST(StepsAhead, OfTheBestAndOfSamplersInTurn) {
   for (const Device device : tested_devices()) {
     const Model model = tiny_model(device, 64, 2);

@@ -215,6 +215,10 @@ void GpuDevice::destroy_graph(GraphExecHandle executable) const {
   if (driver_.kind == DeviceKind::rocm) graphs_destroyed_ = true;
 }
 
+void GpuDevice::free_destroyed_graphs() const {
+  if (graphs_destroyed_) wait();
+}
+
 void GpuDevice::synchronize() const {
   wait();
   tell_fault();

@@ -156,6 +156,7 @@ class GpuDevice {
   // What `work` does, as a graph that the caller destroys. Nothing is done yet.
   GraphHandle capture(const ForeignWork& work) const;
   void destroy_graph(GraphExecHandle executable) const;            // which may still run
+  void free_destroyed_graphs() const;                              // by a wait(), where that is needed
   StreamHandle capture_stream() const { return capture_stream_; }  // that on which it is captured
   // Blocks that fill the device with a loop over the rest, for `items` of work in blocks of `per_block`.
   unsigned grid_for(std::uint64_t items, unsigned per_block) const;

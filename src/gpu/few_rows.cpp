@@ -431,6 +431,10 @@ std::optional<std::uint32_t> few_rows_rounded_by(const GpuDevice& device, const 
   if (!is_quantised(weight.dtype) || x.dtype != DType::f32 || !x.contiguous() || x.shape[0] > most_rows ||
       x.shape[1] % 32 != 0 || !fits(device, x, weight))
     return std::nullopt;
+  // The norm's weights are multiplied by what knows columns: attention does not, and rows may be parts of x.
+  if (norm_of(product) != nullptr &&
+      (writer.op != Op::quantised_matmul || writer.outputs[0].shape.back() != x.shape[1]))
+    return std::nullopt;
   for (const std::uint32_t run : {32u, 16u}) {
     if (tile_of(device, x, weight, run).slots == 0) continue;
     if (writer.op == Op::cached_attention ? attention_rounds_rows(device, writer, run)

@@ -95,6 +95,7 @@ class CopyStreamDownload final : public Download {
   }
   void wait() override {
     copied_.wait();
+    device_.free_destroyed_graphs();  // who only downloads waits for nothing else
     device_.tell_fault();
   }
 

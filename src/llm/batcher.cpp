@@ -268,7 +268,7 @@ struct Batcher::State {
       attempt(*sharing[i], [&] {
         Continuation& text = *sharing[i]->job->text;
         if (chosen[i]) text.chose(*chosen[i]);
-        if (best_only && !chosen[i]) refuse_scores();
+        if (best_only && !chosen[i] && !text.has_all()) refuse_scores();
         advance(*sharing[i], chosen[i] || text.has_all() ? std::span<const float>() : rows[i]);
       });
   }

@@ -89,8 +89,10 @@ GenerateResult Session::generate(std::span<const TokenId> prompt, const Generate
   const auto append_for_best = [&](TokenId token) {
     const Piece piece{&state_->sequence, {&token, 1}, 1};
     const auto best = state_->model->append_for_best({&piece, 1}, !text.has_all())[0];
-    if (!best) refuse_scores();
-    text.chose(*best);
+    if (best)
+      text.chose(*best);
+    else if (!text.has_all())
+      refuse_scores();
   };
   const auto advance = [&] {
     if (rows.empty()) return text.advance({});

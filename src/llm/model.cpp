@@ -425,6 +425,7 @@ void Model::State::run(std::span<const Piece> pieces, Output output,
     const Piece& piece = pieces[owner];
     Sequence& sequence = *piece.sequence;
     const auto before = static_cast<std::int64_t>(sequence.tokens.size());
+    sequence.version = 0;  // first: where this fails, the cache has changed
     give_pages(sequence, before + static_cast<std::int64_t>(piece.tokens.size()));
     for (std::size_t i = 0; i < piece.tokens.size(); ++i) {
       const std::int64_t position = before + static_cast<std::int64_t>(i);
@@ -465,10 +466,8 @@ void Model::State::run(std::span<const Piece> pieces, Output output,
     const auto result = output == Output::scores ? step(in) : feature_step(in);
     if (any_wanted) take(result);
   }
-  for (const Piece& piece : pieces) {
+  for (const Piece& piece : pieces)
     piece.sequence->tokens.insert(piece.sequence->tokens.end(), piece.tokens.begin(), piece.tokens.end());
-    piece.sequence->version = 0;
-  }
 }
 
 void Model::State::truncate(Sequence& sequence, std::int64_t count) {

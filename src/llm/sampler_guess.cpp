@@ -10,7 +10,7 @@ namespace hearth::llm {
 namespace {
 
 constexpr std::int64_t settings_of_row = 3;
-constexpr float never = -std::numeric_limits<float>::infinity();
+constexpr float never = std::numeric_limits<float>::lowest();  // a number: strict validation takes no others
 
 template <class T>
 Tensor on_device(const std::vector<T>& values, const Shape& shape, DType dtype, Device device) {

@@ -77,10 +77,13 @@ StepsAhead::StepsAhead(Model::State& model)
 StepsAhead::~StepsAhead() = default;
 
 std::shared_ptr<float> StepsAhead::Batch::room(Device device, std::size_t bytes_of_scores) {
-  auto found =
+  constexpr std::size_t most_rooms = 4;  // those of holders of more scores go with these
+  const auto found =
       std::find_if(rooms.begin(), rooms.end(), [](const auto& each) { return each.use_count() == 1; });
-  if (found == rooms.end()) found = rooms.insert(rooms.end(), host_memory(device, bytes_of_scores));
-  return {*found, reinterpret_cast<float*>(found->get())};
+  const std::shared_ptr<std::byte> memory =
+      found != rooms.end() ? *found : host_memory(device, bytes_of_scores);
+  if (found == rooms.end() && rooms.size() < most_rooms) rooms.push_back(memory);
+  return {memory, reinterpret_cast<float*>(memory.get())};
 }
 
 bool StepsAhead::Expected::continues(std::span<const Piece> pieces) const {
@@ -169,9 +172,10 @@ StepsAhead::Run StepsAhead::run(std::span<const Piece> pieces, std::span<const S
                                 bool goes_on) {
   // One that was begun in vain is waited for when the next one is under way.
   std::unique_ptr<Step> before = std::move(begun_);
-  if (!samplers.empty() && expected_.continues(pieces)) {
+  double& right = samplers.empty() ? right_best_ : right_guesses_;
+  if (before || expected_.continues(pieces)) {
     constexpr double weight = 1.0 / 32;
-    right_ += weight * ((expected_.is(pieces) ? 1 : 0) - right_);
+    right += weight * ((expected_.is(pieces) ? 1 : 0) - right);
   }
   const bool is_begun = before && before->has_scores() == !samplers.empty() && expected_.is(pieces);
   if (is_begun) ++counts_.used;
@@ -189,12 +193,15 @@ StepsAhead::Run StepsAhead::run(std::span<const Piece> pieces, std::span<const S
   const bool has_room = std::all_of(pieces.begin(), pieces.end(), [&](const Piece& piece) {
     return static_cast<std::int64_t>(piece.sequence->tokens.size()) + 1 < model_.context;
   });
-  // A step in vain costs more than the host's time for a token: guesses must mostly be right.
+  // A step in vain costs more than the host's time for a token: what is expected must mostly be right.
   constexpr double right_enough = 0.9;
-  if (goes_on && has_room && (samplers.empty() || right_ >= right_enough)) {
+  if (goes_on && has_room && right >= right_enough) {
     set_places(batch, pieces, 1);
-    run.next = std::make_unique<Step>(launch(batch, samplers, 1));
-    ++counts_.begun;
+    try {
+      run.next = std::make_unique<Step>(launch(batch, samplers, 1));
+      ++counts_.begun;
+    } catch (const OutOfMemory&) {  // for two steps at a time: the one that was asked for is complete
+    }
   }
   run.done->download->wait();
   if (run.done->has_scores()) run.done->download_of_scores->wait();

@@ -64,7 +64,8 @@ class StepsAhead {
   Expected expected_;
   std::unique_ptr<Step> begun_;  // with what is expected
   std::uint64_t versions_ = 0;
-  double right_ = 1;  // the part of the last guesses of samplers' choices that were right
+  // The part of the last expectations that were right: of steps that choose the best, and of guesses.
+  double right_best_ = 1, right_guesses_ = 1;
   Counts counts_;
 };
 

@@ -266,8 +266,7 @@ DEVICE void attend(const CachedAttentionShape& shape, const Q* q, const T* keys,
   __shared__ __align__(16) f32 wanted[HEADS][wide];              // queries
   __shared__ __align__(16) f32 weights[teams][together][HEADS];  // of the keys at hand
   __shared__ f32 tops[waves][HEADS], totals[waves][HEADS], sums[waves][HEADS][wide];
-  __shared__ __align__(16) f32 results[RUN > 0 ? HEADS * FEATURES : 1];
-  f32* const kept = RUN > 0 ? results : nullptr;
+  f32* const kept = RUN > 0 ? wanted[0] : nullptr;  // results, when queries are not read any more
   const int per_group = shape.heads / shape.groups, head_blocks = (per_group + HEADS - 1) / HEADS;
   // First the splits that always have keys.
   const u32 of_split = (u32)shape.queries * (u32)shape.groups * (u32)head_blocks;
