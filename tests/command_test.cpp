@@ -1,7 +1,10 @@
 // The `hearth` command as a user or a script meets it: output, errors, exit statuses.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -93,6 +96,30 @@ TEST_F(Command, ARunNeedsAFolder) {
       EXPECT_EQ(ran.status, 1) << work;
       EXPECT_EQ(ran.errors, "hearth: error: " + file + " is no folder\n") << work;
     }
+}
+
+// Two runs would take each other's checkpoints for their own; one that fails before it has any leaves
+// nothing.
+TEST_F(Command, ARunHasAFolderForItself) {
+  const test::TemporaryFolder folder;
+  const std::string taken = (folder / "taken").string(), free = (folder / "free").string();
+  std::filesystem::create_directory(taken);
+  const int lock = ::open(taken.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  ASSERT_EQ(::flock(lock, LOCK_EX | LOCK_NB), 0);
+  for (const std::string work :
+       {"hrm train --device cpu --steps 1 -o ", "train lm --device cpu --data /nonexistent/text -o "}) {
+    const Ran ran = run(work + "'" + taken + "'");
+    EXPECT_EQ(ran.status, 1) << work;
+    EXPECT_EQ(ran.errors, "hearth: error: another run is writing to " + taken + ": give another --output\n");
+  }
+  ::close(lock);
+  for (const std::string& place : {taken, free}) {
+    const Ran ran = run("train lm --device cpu --data /nonexistent/text -o '" + place + "'");
+    EXPECT_EQ(ran.status, 1);
+    EXPECT_NE(ran.errors.find("/nonexistent/text"), std::string::npos) << ran.errors;
+  }
+  EXPECT_TRUE(std::filesystem::exists(taken));
+  EXPECT_FALSE(std::filesystem::exists(free));
 }
 
 TEST_F(Command, PuzzlesReplaceAFileOnlyByForce) {

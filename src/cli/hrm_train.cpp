@@ -50,7 +50,7 @@ int run_train(const TrainCommand& command) {
   // Said before minutes are spent on puzzles.
   if (options.steps == 0 && options.minutes == 0)
     throw ValueError("nothing limits the run: --minutes or --steps does");
-  check_folder(options.folder);
+  const RunFolder folder(options.folder);
   if (!command.resume && !train::list_checkpoints(options.folder).empty())
     throw ValueError(fmt::format(
         "{} has checkpoints of another run: go on with --resume, or give another --output", command.output));

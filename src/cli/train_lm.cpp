@@ -77,7 +77,7 @@ int run(const LanguageModelTraining& options) {
   apply(options.device);
   Config configuration = config();
   if (!options.profile.empty()) check_writable(options.profile);
-  check_folder(options.folder);
+  const RunFolder folder(options.folder);
   configuration.enable_tuning |= options.tune;
   configuration.enable_profiling = !options.profile.empty();
   set_config(configuration);
