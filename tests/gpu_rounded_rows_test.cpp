@@ -52,7 +52,8 @@ class GpuRoundedRows : public GpuComparison {
   }
 
   // The product with rows that are rounded so. `epsilon` > 0: normed by the sums of squares.
-  static std::string text(DType format, std::int64_t most_rows, std::uint32_t run, double epsilon) {
+  static std::string text(DType format, std::int64_t most_rows, std::uint32_t run, bool whole,
+                          double epsilon) {
     std::string planes;
     for (const std::size_t size : gpu::plane_sizes(format)) planes += fmt::format(", {}", size);
     return fmt::format(
@@ -66,7 +67,8 @@ class GpuRoundedRows : public GpuComparison {
         "    atomicAdd(times + row * columns + column, 1u);\n"
         "  }}\n"
         "}};\n"
-        "using Work = streamed::BlockPortions<quantised::{0}, {1}, Neighbours<2>, {2}, {3}, {4}, 16{5}>;\n"
+        "using Work = streamed::BlockPortions<quantised::{0}, {1}, Neighbours<2>, {2}, {3}, {9}, {4}, "
+        "16{5}>;\n"
         "KERNEL_OF({2}) void product(const u8* data, u64 count, const u8* x, f32* out, u32* times,\n"
         "                           u32 rows, u32 columns, u32 depth) {{\n"
         "  constexpr int slots = 2;\n"
@@ -82,13 +84,13 @@ class GpuRoundedRows : public GpuComparison {
         "    return prepare.factor(lane() / Work::side);\n"
         "  }}, Counted{{{{out, columns}}, times}});\n"
         "}}\n",
-        dtype_name(format), most_rows, threads, storage_bytes(format, 2048) <= 1280 ? 2 : 1, run == 16,
-        planes,
+        dtype_name(format), most_rows, threads, pairs_of(format), run == 16, planes,
         epsilon > 0 ? fmt::format("Normed<{}, {}, true> prepare{{nullptr, {}f, depth, squares}}", most_rows,
                                   threads, epsilon)
                     : std::string("AsItIs prepare; (void)squares"),
-        run, plain_results);
+        run, plain_results, whole);
   }
+  static int pairs_of(DType format) { return storage_bytes(format, 2048) <= 1280 ? 2 : 1; }
 
   static std::vector<float> host(const Tensor& x) { return x.to(Device{}).to_vector<float>(); }
 
@@ -108,7 +110,8 @@ class GpuRoundedRows : public GpuComparison {
       const Tensor weight = quantise(randn({columns, depth}), format).to(device).eval();
       const Tensor out = full({rows, columns}, NAN).to(device).eval();
       const Tensor times = zeros({rows, columns}, DType::i32).to(device).eval();
-      compile_kernel(text(format, rows, run, epsilon), "product", device)
+      const bool whole = depth % (device_info(device).wave_size * 32 * pairs_of(format)) == 0;
+      compile_kernel(text(format, rows, run, whole, epsilon), "product", device)
           .launch({.blocks = {3}, .threads = {threads}, .shared_bytes = 40 << 10}, weight,
                   std::uint64_t{weight.nbytes() / block_bytes(format)}, stored, out, times,
                   static_cast<std::uint32_t>(rows), static_cast<std::uint32_t>(columns),

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "gpu/block_planes.h"
 #include "gpu_compare.h"
 #include "hearth/hearth.h"
@@ -45,7 +47,13 @@ class GpuStreamedProducts : public GpuComparison {
         "}}\n",
         work, threads, weights, prepare, slots, plain_results);
   }
-  static std::string text(DType format, std::int64_t most_rows, int slots,
+  // Of a lane's pairs of runs that it takes from a portion.
+  static int pairs_of(DType format) { return storage_bytes(format, 2048) <= 1280 ? 2 : 1; }
+  // Whether rows are whole portions there: kernels of blocks then look at nothing else.
+  static bool whole_portions(Device device, DType format, std::int64_t depth) {
+    return is_quantised(format) && depth % (device_info(device).wave_size * 32 * pairs_of(format)) == 0;
+  }
+  static std::string text(DType format, std::int64_t most_rows, int slots, bool whole,
                           std::string_view pairing = "Neighbours<2>") {
     if (!is_quantised(format)) {
       const std::string_view type = dtype_name(format);
@@ -59,10 +67,9 @@ class GpuStreamedProducts : public GpuComparison {
     }
     std::string planes;
     for (const std::size_t size : gpu::plane_sizes(format)) planes += fmt::format(", {}", size);
-    const int pairs = storage_bytes(format, 2048) <= 1280 ? 2 : 1;
     return text(
-        fmt::format("streamed::BlockPortions<quantised::{}, {}, {}, {}, {}, false, 1{}>", dtype_name(format),
-                    most_rows, pairing, threads, pairs, planes),
+        fmt::format("streamed::BlockPortions<quantised::{}, {}, {}, {}, {}, {}, false, 1{}>",
+                    dtype_name(format), most_rows, pairing, threads, pairs_of(format), whole, planes),
         "u8* const q = held;\n"
         "  Rounding* const roundings = reinterpret_cast<Rounding*>(q + rows * depth);\n"
         "  const Blocks blocks{data, count};\n"
@@ -83,17 +90,22 @@ class GpuStreamedProducts : public GpuComparison {
                     int slots = few_slots) {
     for (const Device device : gpus()) {
       if (!has_copies(device)) continue;
-      const GpuKernel kernel = compile_kernel(text(format, most_rows, slots), "streamed_product", device);
+      std::map<bool, GpuKernel> kernels;
       for (const Sizes& s : all) {
+        const bool whole = whole_portions(device, format, s.depth);
+        if (!kernels.contains(whole))
+          kernels.emplace(whole,
+                          compile_kernel(text(format, most_rows, slots, whole), "streamed_product", device));
         const Tensor numbers = randn({s.columns, s.depth});
         const Tensor weight =
             (is_quantised(format) ? quantise(numbers, format) : numbers.to(format)).to(device).eval();
         const Tensor x = randn({s.rows, s.depth}).to(device).eval();
         const Tensor out = full({s.rows, s.columns}, NAN).to(device).eval();
         const std::uint64_t blocks = is_quantised(format) ? weight.nbytes() / block_bytes(format) : 0;
-        kernel.launch({.blocks = {s.blocks}, .threads = {threads}, .shared_bytes = 40 << 10}, weight, blocks,
-                      x, out, static_cast<std::uint32_t>(s.rows), static_cast<std::uint32_t>(s.columns),
-                      static_cast<std::uint32_t>(s.depth), s.parts);
+        kernels.at(whole).launch({.blocks = {s.blocks}, .threads = {threads}, .shared_bytes = 40 << 10},
+                                 weight, blocks, x, out, static_cast<std::uint32_t>(s.rows),
+                                 static_cast<std::uint32_t>(s.columns), static_cast<std::uint32_t>(s.depth),
+                                 s.parts);
         const Tensor expected = is_quantised(format) ? quantised_matmul(x, weight)
                                                      : matmul(x, weight.to(DType::f32).transpose(0, 1));
         const float most = max(abs(expected)).item<float>();
@@ -110,9 +122,12 @@ TEST_F(GpuStreamedProducts, OfEachFormat) {
   for (const DType format : {DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1, DType::q8_0, DType::q2_k,
                              DType::q3_k, DType::q4_k, DType::q5_k, DType::q6_k, DType::iq4_xs, DType::iq4_nl,
                              DType::mxfp4, DType::bf16, DType::f16}) {
-    const bool whole = format == DType::q3_k || format == DType::q6_k;
-    const std::int64_t depth = whole ? 4096 : 3072;
-    check(format, 1, {{1, 21, depth, 2, 1}, {1, 14, depth, 1, 2}});
+    const std::int64_t whole = 4096;
+    std::vector<Sizes> sizes = {{1, 21, whole, 2, 1}, {1, 14, whole, 1, 2}};
+    if (format != DType::q3_k && format != DType::q6_k)
+      for (const std::int64_t depth : {1024, 3072})
+        sizes.insert(sizes.end(), {{1, 21, depth, 2, 1}, {1, 14, depth, 1, 2}});
+    check(format, 1, sizes);
   }
 }
 TEST_F(GpuStreamedProducts, OfSeveralRows) {
@@ -141,7 +156,8 @@ TEST_F(GpuStreamedProducts, OfPairs) {
     for (const DType format : {DType::q4_0, DType::q4_k, DType::bf16})
       for (const Pairing& pairing : pairings) {
         const GpuKernel kernel =
-            compile_kernel(text(format, 1, few_slots, pairing.type), "streamed_product", device);
+            compile_kernel(text(format, 1, few_slots, whole_portions(device, format, depth), pairing.type),
+                           "streamed_product", device);
         const Tensor numbers = randn({2 * columns, depth});
         const Tensor weight =
             (is_quantised(format) ? quantise(numbers, format) : numbers.to(format)).to(device).eval();

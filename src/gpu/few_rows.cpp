@@ -69,28 +69,31 @@ bool portions_fit(DType format, std::int64_t depth) {
 }
 
 // Of x and slots. Two blocks fit on sm_90, so that the next kernel's weights are on their way while this one
-// still multiplies; what kernels declare besides is less than `declared`.
-int shared_of_block(const GpuDevice& device) {
-  constexpr std::size_t for_two = 110 << 10, declared = 12 << 10;
-  return static_cast<int>(std::min(for_two, device.target().shared_bytes - declared));
+// still multiplies; what kernels declare besides is less than `declared`. Products behind a norm have more:
+// they do not follow each other, and those beside them seldom need all of theirs.
+int shared_of_block(const GpuDevice& device, bool normed) {
+  constexpr std::size_t declared = 12 << 10;
+  const std::size_t wanted = (normed ? 114 : 110) << 10;
+  return static_cast<int>(std::min(wanted, device.target().shared_bytes - declared));
 }
 constexpr int streamed_columns = 2;  // of a wave at a time
 
 // How many slots a wave can have; 0: too few for it to be worthwhile.
 int most_slots(const GpuDevice& device, DType format, std::int64_t rows, std::int64_t depth,
-               std::uint32_t x_run) {
+               std::uint32_t x_run, bool normed) {
   constexpr std::int64_t least = 2, most = 8;
   if (!device.target().early_start || device.wave_size() != 32 || !portions_fit(format, depth)) return 0;
   const auto waves = static_cast<std::int64_t>(threads) / device.wave_size();
   const auto left =
-      shared_of_block(device) - static_cast<std::int64_t>(held_bytes(format, rows, depth, x_run));
+      shared_of_block(device, normed) - static_cast<std::int64_t>(held_bytes(format, rows, depth, x_run));
   const std::int64_t slots = left / (waves * streamed_columns * portion_bytes(format));
   return slots < least ? 0 : static_cast<int>(std::min(slots, most));
 }
 
 // ---- the division of a product
 
-FewTile tile_of(const GpuDevice& device, const Layout& x, const Layout& weight, std::uint32_t x_run = 0) {
+FewTile tile_of(const GpuDevice& device, const Layout& x, const Layout& weight, std::uint32_t x_run = 0,
+                bool normed = false) {
   const std::int64_t rows = x.shape[0], depth = x.shape[1];
   FewTile tile;
   tile.rows = static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(rows)));
@@ -103,7 +106,7 @@ FewTile tile_of(const GpuDevice& device, const Layout& x, const Layout& weight, 
       !is_quantised(weight.dtype) || (rounds_in_block(weight.dtype, rows, depth) &&
                                       element_count(weight.shape) / block_elements(weight.dtype) <=
                                           std::numeric_limits<std::uint32_t>::max());
-  if (streams) tile.slots = most_slots(device, weight.dtype, rows, depth, x_run);
+  if (streams) tile.slots = most_slots(device, weight.dtype, rows, depth, x_run, normed);
   if (tile.slots > 0) tile.columns = streamed_columns;
   tile.rounds_in_block = tile.slots > 0 || rounds_in_block(weight.dtype, rows, depth);
   return tile;
@@ -135,7 +138,7 @@ class FewRowsKernel final : public BlockProduct {
  public:
   FewRowsKernel(GpuDevice& device, const Step& step)
       : BlockProduct(device, step),
-        tile_(tile_of(device, step.inputs[0], step.inputs[1], step.x_run)),
+        tile_(tile_of(device, step.inputs[0], step.inputs[1], step.x_run, norm_of(step) != nullptr)),
         x_run_(step.x_run) {
     const unsigned waves = threads / static_cast<unsigned>(device.wave_size());
     const int side = results_at_once(tile_, product_.halves);
@@ -227,7 +230,8 @@ class FewRowsKernel final : public BlockProduct {
     const auto source = [&] { return KernelSource{"quantised_matmul", text(whole), {}, 16}; };
     const Function& multiply = (whole ? whole_ : by_element_).get(device_, source, "multiply_blocks");
     // The same for all sizes: kernels of one text are one.
-    if (tile_.slots > 0) device_.allow_shared(multiply, static_cast<unsigned>(shared_of_block(device_)));
+    if (tile_.slots > 0)
+      device_.allow_shared(multiply, static_cast<unsigned>(shared_of_block(device_, epsilon_.has_value())));
     return multiply;
   }
 
@@ -246,9 +250,9 @@ class FewRowsKernel final : public BlockProduct {
                          tile_.ahead, threads);
     std::string planes;
     for (const std::size_t size : plane_sizes(format_)) planes += fmt::format(", {}", size);
-    return fmt::format("streamed::BlockPortions<quantised::{}, {}, {}, {}, {}, {}, {}{}>",
+    return fmt::format("streamed::BlockPortions<quantised::{}, {}, {}, {}, {}, {}, {}, {}{}>",
                        dtype_name(format_), tile_.rows, pairing(), threads, portion_pairs(format_),
-                       x_run_ == 16, together(), planes);
+                       shape_.depth % portion_of(format_) == 0, x_run_ == 16, together(), planes);
   }
 
   std::string text(bool whole) const {

@@ -11,7 +11,8 @@
 //   words(pair, half)   the q of one of its runs
 //   scales(pair, half)  that run's scale and offset
 //   pairs_share_scales  pairs 2 i and 2 i + 1 have the same
-//   zero                the q of 0, where there is one: the offset is a multiple of the scale then
+//   nibbles             the q of a pair are the lower and the upper four bits of its bytes `q`, and nothing
+//   else zero                the q of 0, where there is one: the offset is a multiple of the scale then
 //   middle              of all q, where there is none
 #pragma once
 
@@ -66,10 +67,11 @@ struct Small {
   static constexpr int elements = 32;
   static constexpr u32 first_plane = 16;
   static constexpr u32 second_run = 1;
-  static constexpr bool pairs_share_scales = false;
+  static constexpr bool pairs_share_scales = false, nibbles = false;
 };
 
 struct q4_0 : Small {
+  static constexpr bool nibbles = true;
   static constexpr bool has_offset = true;
   static constexpr int zero = 8;
   struct Pair {
@@ -87,6 +89,7 @@ struct q4_0 : Small {
   }
 };
 struct q4_1 : Small {
+  static constexpr bool nibbles = true;
   static constexpr bool has_offset = true;
   static constexpr int zero = 0, middle = 8;
   struct Pair {
@@ -230,7 +233,7 @@ struct q2_k {
   static constexpr int elements = 256;
   static constexpr u32 first_plane = 80;
   static constexpr u32 second_run = 2;
-  static constexpr bool has_offset = true, pairs_share_scales = false;
+  static constexpr bool has_offset = true, pairs_share_scales = false, nibbles = false;
   static constexpr int zero = 0, middle = 2;
   struct Pair {
     Packet<u32, 4> q;
@@ -257,7 +260,7 @@ struct q3_k {
   static constexpr int elements = 256;
   static constexpr u32 first_plane = 96;
   static constexpr u32 second_run = 2;
-  static constexpr bool has_offset = true, pairs_share_scales = false;
+  static constexpr bool has_offset = true, pairs_share_scales = false, nibbles = false;
   static constexpr int zero = 4;
   struct Pair {
     Packet<u32, 4> q, high;
@@ -308,7 +311,7 @@ struct q4_k {
   static constexpr int elements = 256;
   static constexpr u32 first_plane = 144;
   static constexpr u32 second_run = 2;
-  static constexpr bool has_offset = true, pairs_share_scales = true;
+  static constexpr bool has_offset = true, pairs_share_scales = true, nibbles = true;
   static constexpr int zero = 0, middle = 8;
   struct Pair {
     Packet<u32, 4> q, head;
@@ -326,7 +329,7 @@ struct q5_k {
   static constexpr int elements = 256;
   static constexpr u32 first_plane = 176;
   static constexpr u32 second_run = 2;
-  static constexpr bool has_offset = true, pairs_share_scales = true;
+  static constexpr bool has_offset = true, pairs_share_scales = true, nibbles = false;
   static constexpr int zero = 0, middle = 16;
   struct Pair {
     Packet<u32, 4> q, high, head;
@@ -349,7 +352,7 @@ struct q6_k {
   static constexpr int elements = 256;
   static constexpr u32 first_plane = 208;
   static constexpr u32 second_run = 4;
-  static constexpr bool has_offset = true, pairs_share_scales = false;
+  static constexpr bool has_offset = true, pairs_share_scales = false, nibbles = false;
   static constexpr int zero = 32;
   struct Pair {
     Packet<u32, 4> low, high;
@@ -380,7 +383,7 @@ struct iq4_xs {
   static constexpr int elements = 256;
   static constexpr u32 first_plane = 128;
   static constexpr u32 second_run = 1;
-  static constexpr bool has_offset = false, pairs_share_scales = false;
+  static constexpr bool has_offset = false, pairs_share_scales = false, nibbles = false;
   static constexpr int zero = 0;
   struct Pair {
     Packet<u32, 4> q;

@@ -210,6 +210,15 @@ DEVICE u64 global_thread() { return (u64)blockIdx.x * blockDim.x + threadIdx.x; 
 DEVICE u64 global_threads() { return (u64)gridDim.x * blockDim.x; }
 DEVICE u32 lane() { return threadIdx.x % WAVE; }
 DEVICE u32 wave() { return threadIdx.x / WAVE; }
+// The value, which the compiler then keeps instead of computing it again.
+DEVICE u32 in_register(u32 value) {
+#ifdef HEARTH_AMD
+  asm volatile("" : "+v"(value));
+#else
+  asm volatile("" : "+r"(value));
+#endif
+  return value;
+}
 DEVICE void barrier() { __syncthreads(); }
 // Among the lanes of a wave: what they wrote to shared memory is there.
 DEVICE void wave_barrier() {
@@ -285,6 +294,18 @@ DEVICE i32 dot4(i32 a, i32 b, i32 c) {
 #pragma unroll
   for (int i = 0; i < 32; i += 8) c += (i32)(i8)(a >> i) * (i32)(i8)(b >> i);
   return c;
+#endif
+}
+
+// The same with a's bytes unsigned.
+DEVICE i32 dot4_unsigned(u32 a, i32 b, i32 c) {
+#if defined(HEARTH_NVIDIA)
+  asm("dp4a.u32.s32 %0, %1, %2, %0;" : "+r"(c) : "r"(a), "r"(b));
+  return c;
+#elif defined(__GFX11__) || defined(__GFX12__)
+  return __builtin_amdgcn_sudot4(false, (i32)a, true, b, c, false);
+#else
+  return dot4((i32)(a ^ 0x80808080u), b, c) + 128 * dot4(0x01010101, b, 0);
 #endif
 }
 

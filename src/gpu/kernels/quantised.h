@@ -50,7 +50,7 @@ DEVICE void take(const Blocks& blocks, const i64* indices, const Nest<1>& places
 
 // x is rounded to bytes, 32 neighbours with one scale. It lies as pairs of runs are read: the first runs of
 // all pairs, then the second ones. A pair has one Rounding if its runs are neighbours, else each run has.
-struct Rounding {
+struct alignas(8) Rounding {
   f32 scale;  // NaN where an element is not finite
   f32 sum;    // of the run's elements, or of the pair's
 };
