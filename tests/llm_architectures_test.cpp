@@ -532,6 +532,36 @@ TEST_F(OldGguf, LinearRopeUnderItsFirstKey) {
   expect_prefill(Model::load(path_, options_for(model, {})), model);
 }
 
+// What config.json does not say means what transformers takes it for; null means that there is no window.
+TEST(Folders, WindowsThatAreNotSaid) {
+  const test::TemporaryFolder folder;
+  const auto windows = [&](const char* name, const auto& change) {
+    Golden model = golden(name);
+    nlohmann::json& config = model.json["config"];
+    config.erase("sliding_window");
+    change(config);
+    write_folder(folder.path(), config, model.tensors());
+    const auto all = Model::load(folder.path()).config().windows;
+    return *std::max_element(all.begin(), all.end());
+  };
+  const auto nothing = [](auto&) {};
+  const auto null = [](auto& config) { config["sliding_window"] = nullptr; };
+  for (const char* name : {"mistral", "gemma2", "gemma3"}) {
+    EXPECT_EQ(windows(name, nothing), 4096) << name;
+    EXPECT_EQ(windows(name, null), 0) << name;
+  }
+  EXPECT_EQ(windows("gpt_oss", nothing), 128);
+  EXPECT_EQ(windows("mixtral", nothing), 0);
+  EXPECT_EQ(windows("qwen2", nothing), 0);
+  EXPECT_EQ(windows("qwen2",
+                    [](auto& config) {
+                      config["use_sliding_window"] = true;
+                      config["max_window_layers"] = 1;
+                      config.erase("layer_types");
+                    }),
+            4096);
+}
+
 TEST_F(OldGguf, NoneIsNoTokenizer) {
   Golden model = golden("llama");
   model.json["gguf"]["tokenizer.ggml.model"] = "none";

@@ -13,18 +13,28 @@ namespace {
 // The first two SmolLMs are llama in both kinds of files; GGUF files of Mistral and Mixtral say llama, too.
 constexpr Architecture table[] = {
     {.gguf = "llama", .folder = "llama", .gguf_interleaves = true},
-    {.gguf = "llama", .folder = "mistral", .gguf_interleaves = true},
+    {.gguf = "llama", .folder = "mistral", .gguf_interleaves = true, .folder_window = 4096},
     {.gguf = "llama", .folder = "mixtral", .gguf_interleaves = true},
     {.gguf = "smollm3", .folder = "smollm3", .gguf_interleaves = true, .no_rope_period = 4},
-    {.gguf = "qwen2", .folder = "qwen2"},
-    {.gguf = "qwen2moe", .folder = "qwen2_moe"},
-    {.gguf = "qwen3", .folder = "qwen3", .query_key_norms = true},
-    {.gguf = "qwen3moe", .folder = "qwen3_moe", .query_key_norms = true},
+    {.gguf = "qwen2", .folder = "qwen2", .folder_window = 4096},
+    {.gguf = "qwen2moe", .folder = "qwen2_moe", .folder_window = 4096},
+    {.gguf = "qwen3", .folder = "qwen3", .query_key_norms = true, .folder_window = 4096},
+    {.gguf = "qwen3moe", .folder = "qwen3_moe", .query_key_norms = true, .folder_window = 4096},
     {.gguf = "phi3", .folder = "phi3"},
-    {.gguf = "gemma2", .folder = "gemma2", .gemma = true, .window_period = 2},
-    {.gguf = "gemma3", .folder = "gemma3", .query_key_norms = true, .gemma = true, .window_period = 6},
-    {.gguf = "gemma3", .folder = "gemma3_text", .query_key_norms = true, .gemma = true, .window_period = 6},
-    {.gguf = "gpt-oss", .folder = "gpt_oss", .gpt_oss = true, .window_period = 2}};
+    {.gguf = "gemma2", .folder = "gemma2", .gemma = true, .window_period = 2, .folder_window = 4096},
+    {.gguf = "gemma3",
+     .folder = "gemma3",
+     .query_key_norms = true,
+     .gemma = true,
+     .window_period = 6,
+     .folder_window = 4096},
+    {.gguf = "gemma3",
+     .folder = "gemma3_text",
+     .query_key_norms = true,
+     .gemma = true,
+     .window_period = 6,
+     .folder_window = 4096},
+    {.gguf = "gpt-oss", .folder = "gpt_oss", .gpt_oss = true, .window_period = 2, .folder_window = 128}};
 
 std::string_view name_in(const Architecture& architecture, FileKind kind) {
   return kind == FileKind::gguf ? architecture.gguf : architecture.folder;

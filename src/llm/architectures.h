@@ -19,6 +19,7 @@ struct Architecture {
   // Which layers have the window: of every `window_period`, all but the last; 0: all. What files without a
   // word about it mean.
   std::int64_t window_period = 0;
+  std::int64_t folder_window = 0;   // of config.json without a word about it, as transformers has it
   std::int64_t no_rope_period = 0;  // the last layer of every so many has no rope; 0: all have it
 };
 

@@ -13,12 +13,13 @@
 namespace hearth::llm {
 namespace {
 
-// Members of an object of config.json. Null is the same as absent.
+// Members of an object of config.json. Null is the same as absent, but for is_null().
 class Members {
  public:
   Members(const nlohmann::json& json, const std::filesystem::path& path) : json_(json), path_(path) {}
 
   bool has(const char* name) const { return json_.contains(name) && !json_[name].is_null(); }
+  bool is_null(const char* name) const { return json_.contains(name) && json_[name].is_null(); }
   std::int64_t whole(const char* name) const {
     const auto found = json_.find(name);
     if (found == json_.end() || !found->is_number_integer() || found->get<double>() <= 0 ||
@@ -93,9 +94,8 @@ class Members {
 // Gemma 3's multimodal models leave out of their text_config what is as the first one had it.
 nlohmann::json with_defaults_of_gemma3(const nlohmann::json& text) {
   nlohmann::json json = {
-      {"vocab_size", 262208},  {"num_attention_heads", 8},          {"num_key_value_heads", 4},
-      {"head_dim", 256},       {"max_position_embeddings", 131072}, {"query_pre_attn_scalar", 256},
-      {"sliding_window", 4096}};
+      {"vocab_size", 262208}, {"num_attention_heads", 8},          {"num_key_value_heads", 4},
+      {"head_dim", 256},      {"max_position_embeddings", 131072}, {"query_pre_attn_scalar", 256}};
   json.update(text);
   return json;
 }
@@ -104,7 +104,8 @@ std::vector<std::int64_t> read_windows(const Members& members, const Architectur
                                        std::int64_t layers) {
   const bool qwen = architecture.folder.starts_with("qwen");
   const bool used = members.flag("use_sliding_window", !qwen);
-  const std::int64_t window = used ? members.whole("sliding_window", 0) : 0;
+  const std::int64_t otherwise = members.is_null("sliding_window") ? 0 : architecture.folder_window;
+  const std::int64_t window = used ? members.whole("sliding_window", otherwise) : 0;
   std::vector<std::int64_t> windows;
   if (members.has("layer_types")) {
     for (const std::string& type : members.texts("layer_types", layers)) {
