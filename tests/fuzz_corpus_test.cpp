@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "fuzz/entry_points.h"
 #include "hearth/error.h"
+#include "tokenizer_libraries.h"
 
 namespace hearth {
 namespace {
@@ -46,11 +47,18 @@ TEST(FuzzCorpus, Csv) { run_folder("csv", fuzz::csv); }
 TEST(FuzzCorpus, Gguf) { run_folder("gguf", fuzz::gguf); }
 TEST(FuzzCorpus, Torch) { run_folder("torch", fuzz::torch); }
 
-#if defined(HEARTH_HAVE_PCRE2) && defined(HEARTH_HAVE_UTF8PROC)
-TEST(FuzzCorpus, TokenizerJson) { run_folder("tokenizer_json", fuzz::tokenizer_json); }
-TEST(FuzzCorpus, Ranks) { run_folder("ranks", fuzz::ranks); }
-TEST(FuzzCorpus, Encode) { run_folder("encode", fuzz::encode); }
-#endif
+TEST(FuzzCorpus, TokenizerJson) {
+  SKIP_WITHOUT_TOKENIZERS();
+  run_folder("tokenizer_json", fuzz::tokenizer_json);
+}
+TEST(FuzzCorpus, Ranks) {
+  SKIP_WITHOUT_TOKENIZERS();
+  run_folder("ranks", fuzz::ranks);
+}
+TEST(FuzzCorpus, Encode) {
+  SKIP_WITHOUT_TOKENIZERS();
+  run_folder("encode", fuzz::encode);
+}
 TEST(FuzzCorpus, TokenizerModel) { run_folder("tokenizer_model", fuzz::tokenizer_model); }
 TEST(FuzzCorpus, ModelConfig) { run_folder("model_config", fuzz::model_config); }
 TEST(FuzzCorpus, Grammar) { run_folder("grammar", fuzz::grammar); }

@@ -21,6 +21,7 @@
 #include "llm/sampler_guess.h"
 #include "llm/steps_ahead.h"
 #include "test_devices.h"
+#include "tokenizer_libraries.h"
 
 namespace hearth::llm {
 namespace {
@@ -292,6 +293,7 @@ TEST(StepsAhead, WithoutNumbers) {
 }
 
 TEST(StepsAhead, AreThoseOfGeneratedTexts) {
+  SKIP_WITHOUT_TOKENIZERS();
   for (const Device device : tested_devices()) {
     const Model model = talking_model(device, 64, 2);
     const Tokens prompt = model.tokenizer().encode("Once upon a time");
@@ -317,6 +319,7 @@ TEST(StepsAhead, AreThoseOfGeneratedTexts) {
 }
 
 TEST(StepsAhead, OfManyRequests) {
+  SKIP_WITHOUT_TOKENIZERS();
   for (const Device device : tested_devices()) {
     const Model model = talking_model(device, 64, 3);
     const int most = is_slow(device) ? 3 : 20;
@@ -470,6 +473,7 @@ TEST(StepsAhead, UnderStrictValidation) {
 
 // The last token is appended for who goes on from there; the text is complete without what follows.
 TEST(StepsAhead, OfATextThatIsComplete) {
+  SKIP_WITHOUT_TOKENIZERS();
   for (const Device device : tested_devices()) {
     const Model model = talking_model(device, 64, 2);
     Session session(model);
@@ -511,6 +515,7 @@ TEST(StepsAhead, OfTheBestAndOfSamplersInTurn) {
 
 // Texts by the defaults of `hearth run`: one alone, and several that share their steps.
 TEST(StepsAhead, AreThoseOfSampledTexts) {
+  SKIP_WITHOUT_TOKENIZERS();
   for (const Device device : tested_devices()) {
     const Model model = talking_model(device, 96, 3);
     const int most = is_slow(device) ? 6 : 60;

@@ -19,6 +19,7 @@
 #include "io/tokenizer/readers.h"
 #include "io/tokenizer/utf8.h"
 #include "temporary_folder.h"
+#include "tokenizer_libraries.h"
 
 namespace hearth {
 namespace {
@@ -31,15 +32,6 @@ const std::string shared = HEARTH_SHARED_DIR "/";
 constexpr EncodeOptions plain{.add_special = false, .parse_special = false};
 
 using Ids = std::vector<TokenId>;
-
-// Without one of the two libraries only SentencePiece models can be read.
-#if defined(HEARTH_HAVE_PCRE2) && defined(HEARTH_HAVE_UTF8PROC)
-constexpr bool complete = true;
-#else
-constexpr bool complete = false;
-#endif
-#define SKIP_WITHOUT_LIBRARIES() \
-  if (!complete) GTEST_SKIP() << "this build has no PCRE2 or no utf8proc"
 
 // ---- vectors
 
@@ -76,7 +68,7 @@ void expect_vectors(const Tokenizer& tokenizer, const std::string& name) {
 }
 
 TEST(TokenizerVectors, Gguf) {
-  SKIP_WITHOUT_LIBRARIES();
+  SKIP_WITHOUT_TOKENIZERS();
   if (!std::filesystem::exists(shared)) GTEST_SKIP() << "no vocabularies in " << shared;
   for (const std::string name : {"gpt-2", "phi-3", "deepseek-coder", "deepseek-llm", "falcon", "mpt"}) {
     SCOPED_TRACE(name);
@@ -85,7 +77,7 @@ TEST(TokenizerVectors, Gguf) {
 }
 
 TEST(TokenizerVectors, Qwen2) {
-  SKIP_WITHOUT_LIBRARIES();
+  SKIP_WITHOUT_TOKENIZERS();
   if (!std::filesystem::exists(shared)) GTEST_SKIP() << "no vocabularies in " << shared;
   expect_vectors(Tokenizer::load(shared + "tokenizers/qwen2.5"), "qwen2");
 }
@@ -129,7 +121,7 @@ void expect_golden(const Tokenizer& tokenizer, const Golden& golden, const json&
 }
 
 TEST(TokenizerGolden, SmallTokenizers) {
-  SKIP_WITHOUT_LIBRARIES();
+  SKIP_WITHOUT_TOKENIZERS();
   const Golden golden;
   EXPECT_EQ(golden.file["local"].size(), 9u);
   for (const auto& [name, expected] : golden.file["local"].items()) {
@@ -148,7 +140,7 @@ TEST(TokenizerGolden, SentencePieceNeedsNoLibrary) {
 }
 
 TEST(TokenizerGolden, MissingLibrariesAreNamed) {
-  if (complete) GTEST_SKIP() << "this build has PCRE2 and utf8proc";
+  if (test::has_tokenizers) GTEST_SKIP() << "this build has PCRE2 and utf8proc";
 #ifndef HEARTH_HAVE_PCRE2
   expect_error<Error>([] { Tokenizer::load(HEARTH_GOLDEN_DIR "/tokenizers/llama_3.json"); },
                       {"llama_3.json", "needs PCRE2", "libpcre2-dev"});
@@ -160,7 +152,7 @@ TEST(TokenizerGolden, MissingLibrariesAreNamed) {
 }
 
 TEST(TokenizerGolden, RealVocabularies) {
-  SKIP_WITHOUT_LIBRARIES();
+  SKIP_WITHOUT_TOKENIZERS();
   if (!std::filesystem::exists(shared)) GTEST_SKIP() << "no vocabularies in " << shared;
   const Golden golden;
   EXPECT_EQ(golden.file["shared"].size(), 8u);
@@ -175,7 +167,7 @@ std::int64_t count_characters(std::string_view text) {
 }
 
 TEST(TokenizerGolden, PreTokenisersByName) {
-  SKIP_WITHOUT_LIBRARIES();
+  SKIP_WITHOUT_TOKENIZERS();
   const Golden golden;
   for (const auto& [name, expected] : golden.file["pieces"].items()) {
     SCOPED_TRACE(name);
@@ -216,7 +208,7 @@ Tokenizer through_gguf(const tokenizer::Definition& definition, GgufMetadata met
 }
 
 TEST(TokenizerGolden, OtherModelsInGguf) {
-  SKIP_WITHOUT_LIBRARIES();
+  SKIP_WITHOUT_TOKENIZERS();
   const Golden golden;
   // But for texts with something that GGUF files cannot say.
   const auto expect_plain = [&](const Tokenizer& tokenizer, const std::string& name,
@@ -293,7 +285,7 @@ TEST(TokenizerGolden, UnusedTokensFallApart) {
 const std::string local = HEARTH_GOLDEN_DIR "/tokenizers/";
 
 TEST(Tokenizer, StreamsOnlyWholeCharacters) {
-  SKIP_WITHOUT_LIBRARIES();
+  SKIP_WITHOUT_TOKENIZERS();
   const Golden golden;
   for (const auto& [name, expected] : golden.file["local"].items()) {
     const auto tokenizer = Tokenizer::load(local + name);
@@ -356,7 +348,7 @@ TEST(Tokenizer, RepairsUtf8) {
 
 // Merging takes n log n steps, the rest of the way n.
 TEST(Tokenizer, LongLinesTakeNoLonger) {
-  SKIP_WITHOUT_LIBRARIES();
+  SKIP_WITHOUT_TOKENIZERS();
   const std::string line(1 << 20, 'a');
   std::string marks;  // combining marks in the wrong order
   for (int i = 0; i < 100000; ++i) marks += "\u0301\u0323";
@@ -377,7 +369,7 @@ TEST(Tokenizer, LongLinesTakeNoLonger) {
 }
 
 TEST(Tokenizer, ThreadsShareOne) {
-  SKIP_WITHOUT_LIBRARIES();
+  SKIP_WITHOUT_TOKENIZERS();
   const auto tokenizer = Tokenizer::load(local + "llama_3.json");
   const Golden golden;
   std::vector<Ids> expected;
@@ -397,7 +389,7 @@ TEST(Tokenizer, ThreadsShareOne) {
 // ---- special tokens
 
 TEST(Tokenizer, SpecialTokensOfGguf) {
-  SKIP_WITHOUT_LIBRARIES();
+  SKIP_WITHOUT_TOKENIZERS();
   if (!std::filesystem::exists(shared)) GTEST_SKIP() << "no vocabularies in " << shared;
   const auto phi = Tokenizer::load(shared + "tokenizers/vectors/ggml-vocab-phi-3.gguf");
   EXPECT_EQ(phi.size(), 32064);
@@ -435,7 +427,7 @@ TEST(Tokenizer, SpecialTokensOfGguf) {
 }
 
 TEST(Tokenizer, SpecialTokensOfFolders) {
-  SKIP_WITHOUT_LIBRARIES();
+  SKIP_WITHOUT_TOKENIZERS();
   if (!std::filesystem::exists(shared)) GTEST_SKIP() << "no vocabularies in " << shared;
   const auto qwen = Tokenizer::load(shared + "tokenizers/qwen2.5");
   EXPECT_EQ(qwen.special().eos, 151645);
@@ -499,7 +491,7 @@ TEST(Tokenizer, GenerationConfigurationSaysWhereTextsEnd) {
 }
 
 TEST(Tokenizer, IdsAreChecked) {
-  SKIP_WITHOUT_LIBRARIES();
+  SKIP_WITHOUT_TOKENIZERS();
   const auto tokenizer = Tokenizer::load(local + "llama_3.json");
   for (const TokenId id : {-1, 501, 2147483647}) {
     expect_error<IndexError>([&] { tokenizer.text(id); }, {"vocabulary of 501"});
@@ -550,7 +542,7 @@ TEST(Tokenizer, MessagesNameFileAndRule) {
 }
 
 TEST(Tokenizer, MessagesOfGguf) {
-  SKIP_WITHOUT_LIBRARIES();
+  SKIP_WITHOUT_TOKENIZERS();
   TemporaryFolder folder;
   const GgufArray tokens{std::vector<std::string>{"a", "b", "ab"}};
   const GgufMetadata good = {{"tokenizer.ggml.model", "gpt2"},
