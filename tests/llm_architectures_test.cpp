@@ -113,7 +113,7 @@ void write_gguf(const std::filesystem::path& path, const Golden& model) {
   GgufMetadata metadata;
   for (const auto& [key, value] : model.json["gguf"].items()) metadata.emplace(key, gguf_value(value));
   const auto architecture = model.json["gguf"]["general.architecture"].get<std::string>();
-  const bool interleaves = architecture == "llama" || architecture == "smollm3";
+  const bool interleaves = architecture == "llama" || architecture == "granite" || architecture == "smollm3";
   const nlohmann::json& config = model.json["config"];
   std::map<std::string, std::vector<Tensor>> parts;  // more than one: experts
   TensorMap whole;                                   // of all experts at once
@@ -409,7 +409,8 @@ class RefusedFolder : public testing::Test {
 
 TEST_F(RefusedFolder, UnknownArchitecture) {
   refuse("llama", [](auto& config, auto&) { config["model_type"] = "mamba"; },
-         {"config.json': unknown architecture \"mamba\"; known are llama, mistral, mixtral, smollm3, qwen2, "
+         {"config.json': unknown architecture \"mamba\"; known are llama, mistral, mixtral, granite, "
+          "smollm3, qwen2, "
           "qwen2_moe, qwen3, qwen3_moe, phi3, gemma2, gemma3, gemma3_text, gpt_oss"});
 }
 TEST_F(RefusedFolder, MissingTensors) {
@@ -463,6 +464,8 @@ TEST_F(RefusedFolder, LayersAndActivationsThatAreNotKnown) {
          {"a layer of type \"linear_attention\""});
   refuse("llama", [](auto& config, auto&) { config["hidden_act"] = "relu"; },
          {"hidden_act \"relu\" is not supported; silu is"});
+  refuse("granite", [](auto& config, auto&) { config["logits_scaling"] = 0; },
+         {"logits_scaling must be positive"});
 }
 
 TEST(RefusedGguf, UnknownArchitectureAndRope) {
@@ -480,9 +483,18 @@ TEST(RefusedGguf, UnknownArchitectureAndRope) {
     refuse({"a model with 4000000000"});
     model = golden("qwen2");
   }
+  Golden granite = golden("granite");
+  for (const char* key : {"granite.embedding_scale", "granite.residual_scale", "granite.logit_scale"}) {
+    const auto before = granite.json["gguf"][key];
+    granite.json["gguf"][key] = -1.5;
+    write_gguf(folder / "granite.gguf", granite);
+    test::expect_error<FormatError>([&] { Model::load(folder / "granite.gguf"); }, {key, "must be positive"});
+    granite.json["gguf"][key] = before;
+  }
   model.json["gguf"]["general.architecture"] = "bert";
   refuse(
-      {"unknown architecture \"bert\"; known are llama, smollm3, qwen2, qwen2moe, qwen3, qwen3moe, phi3, "
+      {"unknown architecture \"bert\"; known are llama, granite, smollm3, qwen2, qwen2moe, qwen3, qwen3moe, "
+       "phi3, "
        "gemma2, gemma3"});
 }
 

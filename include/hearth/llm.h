@@ -54,6 +54,7 @@ struct ModelConfig {
   std::int64_t head_size = 0, feed_forward = 0;
   double norm_epsilon = 1e-5;
   double embedding_scale = 1, attention_scale = 1;     // attention_scale: of the products of queries and keys
+  double residual_scale = 1, output_scale = 1;         // of what a layer adds to its input twice; of scores
   double attention_soft_cap = 0, output_soft_cap = 0;  // scores become cap * tanh(score / cap); 0: none
   Activation activation = Activation::silu;
   bool query_key_norms = false;       // of each head, before rope

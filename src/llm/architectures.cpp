@@ -15,6 +15,7 @@ constexpr Architecture table[] = {
     {.gguf = "llama", .folder = "llama", .gguf_interleaves = true},
     {.gguf = "llama", .folder = "mistral", .gguf_interleaves = true, .folder_window = 4096},
     {.gguf = "llama", .folder = "mixtral", .gguf_interleaves = true},
+    {.gguf = "granite", .folder = "granite", .gguf_interleaves = true, .granite = true},
     {.gguf = "smollm3", .folder = "smollm3", .gguf_interleaves = true, .no_rope_period = 4},
     {.gguf = "qwen2", .folder = "qwen2", .folder_window = 4096},
     {.gguf = "qwen2moe", .folder = "qwen2_moe", .folder_window = 4096},

@@ -16,6 +16,7 @@ struct Architecture {
   bool query_key_norms = false;
   bool gemma = false;
   bool gpt_oss = false;
+  bool granite = false;
   // Which layers have the window: of every `window_period`, all but the last; 0: all. What files without a
   // word about it mean.
   std::int64_t window_period = 0;

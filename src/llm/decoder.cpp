@@ -145,6 +145,8 @@ DecoderInput::DecoderInput(const std::vector<Tensor>& in)
 
 namespace {
 
+Tensor scaled(const Tensor& x, double by) { return by != 1 ? x * by : x; }
+
 Tensor norm_of(const ModelConfig& c, const Tensor& x, const Tensor& weight) {
   return weight.defined() ? rms_norm(x, weight, c.norm_epsilon) : x;
 }
@@ -153,7 +155,7 @@ Tensor norm_of(const ModelConfig& c, const Tensor& x, const Tensor& weight) {
 
 Tensor embed(const ModelConfig& c, const Weights& weights, const DecoderInput& input) {
   const Tensor x = take(weights.embedding, input.tokens, 0).to(DType::f32);
-  return c.embedding_scale != 1 ? x * c.embedding_scale : x;
+  return scaled(x, c.embedding_scale);
 }
 
 Tensor through_layers(const ModelConfig& c, const Weights& weights, KeyValueCache& cache,
@@ -191,11 +193,11 @@ Tensor through_layers(const ModelConfig& c, const Weights& weights, KeyValueCach
                                     options);
     }
     const Tensor attended = project(seen.reshape({x.size(0), c.heads * c.head_size}), w.out);
-    x = x + norm(attended, w.post_attention_norm);
+    x = x + scaled(norm(attended, w.post_attention_norm), c.residual_scale);
     const Tensor normed = norm(x, w.feed_forward_norm);
     const Tensor fed = w.experts.down.defined() ? mixture_of_experts(normed, w.experts, c)
                                                 : feed_forward(normed, w.feed_forward, c);
-    x = x + norm(fed, w.post_feed_forward_norm);
+    x = x + scaled(norm(fed, w.post_feed_forward_norm), c.residual_scale);
   }
   return x;
 }
@@ -205,7 +207,7 @@ Tensor features(const ModelConfig& c, const Weights& weights, const DecoderInput
 }
 
 Tensor scores(const ModelConfig& c, const Weights& weights, const Tensor& of) {
-  return soft_capped(project(of, weights.output), c.output_soft_cap);
+  return soft_capped(scaled(project(of, weights.output), c.output_scale), c.output_soft_cap);
 }
 
 // Layer by layer, so that little memory is needed.

@@ -236,6 +236,12 @@ ModelConfig read_folder_config(const nlohmann::json& json, const Architecture& a
     c.attention_soft_cap = members.number("attn_logit_softcapping", 0);
     c.output_soft_cap = members.number("final_logit_softcapping", 0);
   }
+  if (architecture.granite) {
+    c.embedding_scale = members.positive("embedding_multiplier", 1);
+    c.attention_scale = members.positive("attention_multiplier", 1);
+    c.residual_scale = members.positive("residual_multiplier", 1);
+    c.output_scale = 1 / members.positive("logits_scaling", 1);
+  }
   const std::string expected = architecture.gemma ? "gelu_pytorch_tanh" : "silu";
   const char* const member = architecture.gemma ? "hidden_activation" : "hidden_act";
   if (members.text(member, expected) != expected)

@@ -35,6 +35,11 @@ class Describer {
     number("attention.layer_norm_rms_epsilon", config_.norm_epsilon);
     if (!is_near(config_.attention_scale, 1 / std::sqrt(static_cast<double>(config_.head_size))))
       number("attention.scale", config_.attention_scale);
+    if (architecture_.granite) {
+      number("embedding_scale", config_.embedding_scale);
+      number("residual_scale", config_.residual_scale);
+      number("logit_scale", 1 / config_.output_scale);
+    }
     // Gemma 2 has values that count where a file says nothing.
     const bool gemma2 = architecture_.gguf == "gemma2";
     if (gemma2 || config_.attention_soft_cap > 0)

@@ -26,6 +26,12 @@ class Metadata {
   double number(const char* name, double otherwise) const {
     return file_.get<double>(prefix_ + name).value_or(otherwise);
   }
+  double positive(const char* name, double otherwise) const {
+    const double value = number(name, otherwise);
+    if (!(value > 0) || !std::isfinite(value))
+      refuse(file_.path(), fmt::format("{}{} must be positive", prefix_, name));
+    return value;
+  }
   std::string text(const char* name, const char* otherwise) const {
     return file_.get<std::string>(prefix_ + name).value_or(otherwise);
   }
@@ -151,6 +157,11 @@ ModelConfig read_config(const GgufFile& file, const Architecture& architecture) 
   if (is_gemma_27b(architecture, c))
     c.attention_scale = 1 / std::sqrt(static_cast<double>(c.width / c.heads));
   c.attention_scale = metadata.number("attention.scale", c.attention_scale);
+  if (architecture.granite) {
+    c.embedding_scale = metadata.positive("embedding_scale", 1);
+    c.residual_scale = metadata.positive("residual_scale", 1);
+    c.output_scale = 1 / metadata.positive("logit_scale", 1);
+  }
   const bool gemma2 = architecture.gguf == "gemma2";  // whose first files did not say these
   c.attention_soft_cap = metadata.number("attn_logit_softcapping", gemma2 ? 50 : 0);
   c.output_soft_cap = metadata.number("final_logit_softcapping", gemma2 ? 30 : 0);

@@ -69,6 +69,8 @@ models = {
     "llama3": dict(model_type="llama", tie_word_embeddings=False, head_dim=16,
                    **rope(100.0, "llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
                           original_max_position_embeddings=32)),
+    "granite": dict(model_type="granite", tie_word_embeddings=True, embedding_multiplier=3.0, attention_multiplier=0.2,
+                    residual_multiplier=0.4, logits_scaling=1.5, **rope()),
     "llama_linear": dict(model_type="llama", tie_word_embeddings=False, **rope(10000.0, "linear", factor=4.0)),
     "mistral": dict(model_type="mistral", tie_word_embeddings=False, sliding_window=6, num_key_value_heads=1, **rope()),
     # Every fourth layer has no rope.
@@ -147,6 +149,11 @@ def gguf_metadata(config, architecture, frequencies):
         values[attention.SLIDING_WINDOW] = config.sliding_window
     if config.model_type.startswith("gemma"):
         values[attention.SCALE] = config.query_pre_attn_scalar**-0.5
+    if config.model_type == "granite":
+        values[attention.SCALE] = config.attention_multiplier
+        values[llm.EMBEDDING_SCALE] = config.embedding_multiplier
+        values[llm.RESIDUAL_SCALE] = config.residual_multiplier
+        values[llm.LOGIT_SCALE] = config.logits_scaling
     if config.model_type == "gemma3_text":
         values[attention.SLIDING_WINDOW_PATTERN] = config.layer_types.index("full_attention") + 1
         values[scaling.FREQ_BASE_SWA] = config.rope_parameters["sliding_attention"]["rope_theta"]
