@@ -18,6 +18,7 @@
 
 #include "hearth/device.h"
 #include "temporary_folder.h"
+#include "tokenizer_libraries.h"
 
 namespace hearth {
 namespace {
@@ -162,6 +163,7 @@ TEST_F(Command, NamesThatAreNotUtf8ArePartOfJsonAllTheSame) {
 
 // What is said to whoever watches may be lost, and nothing else with it.
 TEST_F(Command, WorksWhenNobodyCanBeTold) {
+  SKIP_WITHOUT_TOKENIZERS();
   const std::string story =
       "run '" HEARTH_MODELS_DIR "/storyteller.gguf' 'Once upon' --device cpu -n 2 --temp 0 ";
   const std::string text = run(story).output;
@@ -178,6 +180,7 @@ TEST_F(Command, WorksWhenNobodyCanBeTold) {
 }
 
 TEST_F(Command, TakesAPromptInWords) {
+  SKIP_WITHOUT_TOKENIZERS();
   const std::string model = "run '" HEARTH_MODELS_DIR "/storyteller.gguf' ",
                     rest = " --device cpu --temp 0 -q";
   EXPECT_EQ(run(model + "Once upon a time -n 2" + rest).output,
@@ -195,6 +198,7 @@ TEST_F(Command, TakesAPromptInWords) {
 
 // Options that may be given several times, too.
 TEST_F(Command, WhatFollowsAnOptionsValueIsNotPartOfIt) {
+  SKIP_WITHOUT_TOKENIZERS();
   const Ran biased = run("run --logit-bias 5=1 '" HEARTH_MODELS_DIR
                          "/storyteller.gguf' --device cpu -n 1 --logit-bias 6=1 --logit-bias 7=-inf Once -q");
   EXPECT_EQ(biased.status, 0) << biased.errors;
@@ -264,6 +268,7 @@ TEST_F(Command, BenchStopsWhereItIsInterrupted) {
 }
 
 TEST_F(Command, BenchTakesLengthsThatFitTheModel) {
+  SKIP_WITHOUT_TOKENIZERS();
   const Ran bench =
       run("bench llm '" HEARTH_MODELS_DIR "/storyteller.gguf' --device cpu -n 2 --repeats 1 --json");
   ASSERT_EQ(bench.status, 0) << bench.errors;
@@ -273,6 +278,7 @@ TEST_F(Command, BenchTakesLengthsThatFitTheModel) {
 #ifdef HEARTH_COMMAND
 // On a terminal, where a talk goes on after an error; script(1) is one.
 TEST_F(Command, ChatForgetsAMessageThatCannotBeAnswered) {
+  SKIP_WITHOUT_TOKENIZERS();
   if (std::system("command -v script >/dev/null") != 0) GTEST_SKIP() << "there is no script(1)";
   const test::TemporaryFolder folder;
   std::ofstream(folder / "template") << "{% for m in messages %}{% if 'bad' in m['content'] %}"
@@ -289,6 +295,7 @@ TEST_F(Command, ChatForgetsAMessageThatCannotBeAnswered) {
 #endif
 
 TEST_F(Command, ChatForgetsTheOldestMessagesWhereItMay) {
+  SKIP_WITHOUT_TOKENIZERS();
   const test::TemporaryFolder folder;
   std::ofstream(folder / "template") << "{% for m in messages %}{{ m['content'] }} {% endfor %}";
   std::ofstream(folder / "input") << "Once upon a time there was a little cat\nThe cat saw a big dog in the "
@@ -308,6 +315,7 @@ TEST_F(Command, ChatForgetsTheOldestMessagesWhereItMay) {
 #ifdef HEARTH_COMMAND
 // What was said before it is still there.
 TEST_F(Command, ChatKeepsTheConversationWhereAMessageIsTooLong) {
+  SKIP_WITHOUT_TOKENIZERS();
   if (std::system("command -v script >/dev/null") != 0) GTEST_SKIP() << "there is no script(1)";
   const test::TemporaryFolder folder;
   folder.put("template", "{% for m in messages %}{{ m['content'] }} {% endfor %}");
@@ -327,6 +335,7 @@ TEST_F(Command, ChatKeepsTheConversationWhereAMessageIsTooLong) {
 
 // Who is not there to ask on is not answered on.
 TEST_F(Command, ChatEndsWhereItIsInterruptedUnlessItIsATalk) {
+  SKIP_WITHOUT_TOKENIZERS();
   const test::TemporaryFolder folder;
   folder.put("template", "{% for m in messages %}{{ m['content'] }} {% endfor %}");
   folder.put("input", "Once upon a time\nThe cat\nThe dog\n");
@@ -341,6 +350,7 @@ TEST_F(Command, ChatEndsWhereItIsInterruptedUnlessItIsATalk) {
 }
 
 TEST_F(Command, ChatTakesMessagesOfSeveralLines) {
+  SKIP_WITHOUT_TOKENIZERS();
   const test::TemporaryFolder folder;
   folder.put("template", "{% for m in messages %}{{ m['content'] }} {% endfor %}");
   folder.put("input", "Once upon\\\na time\n/save " + (folder / "saved").string() + "\nThe end\\");
@@ -355,6 +365,7 @@ TEST_F(Command, ChatTakesMessagesOfSeveralLines) {
 
 // Here no file may have more than 4096 bytes, elsewhere a disk is full.
 TEST_F(Command, ChatKeepsTheFileThatItCannotReplace) {
+  SKIP_WITHOUT_TOKENIZERS();
   const test::TemporaryFolder folder;
   folder.put("template", "{{ messages }}");
   folder.put("saved", "what was said before");
@@ -371,6 +382,7 @@ TEST_F(Command, ChatKeepsTheFileThatItCannotReplace) {
 }
 
 TEST_F(Command, ChatLoadsConversationsOnly) {
+  SKIP_WITHOUT_TOKENIZERS();
   const test::TemporaryFolder folder;
   folder.put("template", "{{ messages }}");
   for (const auto& [text, expected] : {std::pair{std::string("[1]"), "not a conversation"},
@@ -455,6 +467,7 @@ TEST_F(Command, WrongUseIsStatus2) {
 
 // Whatever it was that was asked for.
 TEST_F(Command, JsonIsAllThatIsPrintedWhereItIsWanted) {
+  SKIP_WITHOUT_TOKENIZERS();
   const test::TemporaryFolder folder;
   std::string text;
   for (int i = 0; i < 200; ++i) text += "Once upon a time there was cat number " + std::to_string(i) + ".\n";
@@ -878,6 +891,7 @@ TEST_F(ModelCommand, SaysWhatFitsBeforeItLoads) {
 
 // Where not all layers fit a GPU, the CPU runs the others.
 TEST_F(ModelCommand, LayersThatDoNotFitAGpuStayOnTheCpu) {
+  SKIP_WITHOUT_TOKENIZERS();
   const std::string once = "run '" + stories_file + "' Once -n 4 --temp 0 --ctx 64 --json ";
   const auto plain = nlohmann::json::parse(run(once + "--device cpu").output);
   for (const std::string layers : {"1", "4", "5", "99"}) {

@@ -28,6 +28,7 @@
 #include "lm/token_windows.h"
 #include "temporary_folder.h"
 #include "test_devices.h"
+#include "tokenizer_libraries.h"
 #include "train/curve_plot.h"
 
 extern char** environ;  // NOLINT: POSIX names it
@@ -171,6 +172,7 @@ TrainedTokenizer learnt_tokenizer(const Corpus& corpus) {
 }
 
 TEST(TokenCache, IsWhatTheTextsWere) {
+  SKIP_WITHOUT_TOKENIZERS();
   const TemporaryFolder folder;
   const std::vector<TextSource> sources{{folder.put("stories.txt", stories(50)), 3}};
   const Corpus corpus(sources, 0.1);
@@ -198,6 +200,7 @@ TEST(TokenCache, IsWhatTheTextsWere) {
 }
 
 TEST(TokenCache, FilesOfTheSameNameAreTold) {
+  SKIP_WITHOUT_TOKENIZERS();
   const TemporaryFolder folder;
   for (const char* language : {"en", "de"}) std::filesystem::create_directory(folder / language);
   const std::vector<TextSource> sources{{folder.put("en/train.txt", stories(50)), 1},
@@ -215,6 +218,7 @@ TEST(TokenCache, FilesOfTheSameNameAreTold) {
 }
 
 TEST(TokenCache, DamageIsFound) {
+  SKIP_WITHOUT_TOKENIZERS();
   const TemporaryFolder folder;
   const std::vector<TextSource> sources{{folder.put("stories.txt", stories(50)), 1}};
   const Corpus corpus(sources, 0.1);
@@ -276,6 +280,7 @@ TEST(TokenWindows, ValidationGoesThroughAllOnce) {
 // ---- runs
 
 TEST(LanguageModelTraining, LearnsAndExports) {
+  SKIP_WITHOUT_TOKENIZERS();
   const TemporaryFolder folder;
   TrainingOptions options = tiny(folder);
   options.tokens *= 5;
@@ -304,6 +309,7 @@ TEST(LanguageModelTraining, LearnsAndExports) {
 
 // Two texts, the second of them read more often; a run that is stopped keeps its log.
 TEST(LanguageModelTraining, SeveralTextsHaveLossesOfTheirOwn) {
+  SKIP_WITHOUT_TOKENIZERS();
   const TemporaryFolder folder;
   TrainingOptions options = tiny(folder);
   std::string lines;
@@ -327,6 +333,7 @@ TEST(LanguageModelTraining, SeveralTextsHaveLossesOfTheirOwn) {
 }
 
 TEST(LanguageModelTraining, TheEngineComputesWhatWasTrained) {
+  SKIP_WITHOUT_TOKENIZERS();
   const TemporaryFolder folder;
   const Corpus corpus(tiny(folder).sources, 0.1);
   const TrainedTokenizer tokenizer = learnt_tokenizer(corpus);
@@ -376,6 +383,7 @@ class LanguageModelTrainingOn : public testing::TestWithParam<Device> {
 };
 
 TEST_P(LanguageModelTrainingOn, ResumedRunsAreTheSameBitForBit) {
+  SKIP_WITHOUT_TOKENIZERS();
   const TemporaryFolder whole, parts;
   const TrainingResult expected = train_language_model(with_dropout(whole));
   TrainingOptions stopped = with_dropout(parts);
@@ -423,6 +431,7 @@ int wait_for(pid_t child) {
 }
 
 TEST(LanguageModelTraining, TheCommandSaysWhatIsWrong) {
+  SKIP_WITHOUT_TOKENIZERS();
   const TemporaryFolder folder;
   EXPECT_EQ(wait_for(start({HEARTH_COMMAND, "train", "lm", "-o", (folder / "run").string()})), 2);
   EXPECT_EQ(wait_for(start({HEARTH_COMMAND, "train", "lm", "--data", (folder / "absent.txt").string(), "-o",
@@ -442,6 +451,7 @@ TEST(LanguageModelTraining, TheCommandSaysWhatIsWrong) {
 
 // Killed without warning at some moments, asked to stop at another.
 TEST(LanguageModelTraining, KilledRunsLoseNothing) {
+  SKIP_WITHOUT_TOKENIZERS();
   const TemporaryFolder folder;
   const auto path = folder.put("stories.txt", stories(200));
   const auto arguments = [&](const char* run) {
@@ -501,6 +511,7 @@ TEST(LanguageModelTraining, KilledRunsLoseNothing) {
 #endif
 
 TEST(LanguageModelTraining, ALossThatIsNoNumberEndsTheRun) {
+  SKIP_WITHOUT_TOKENIZERS();
   const TemporaryFolder folder;
   TrainingOptions options = tiny(folder);
   options.evaluations = 40;
@@ -531,6 +542,7 @@ TEST(LanguageModelTraining, ALossThatIsNoNumberEndsTheRun) {
 
 // Whoever forgets --resume, or gives something else with it, loses nothing.
 TEST(LanguageModelTraining, ARunIsNotSpoiltByAnother) {
+  SKIP_WITHOUT_TOKENIZERS();
   const TemporaryFolder folder;
   TrainingOptions options = tiny(folder);
   train_language_model(options);
@@ -561,6 +573,7 @@ TEST(LanguageModelTraining, ARunIsNotSpoiltByAnother) {
 }
 
 TEST(LanguageModelTraining, ATokenizerIsUsedAgainForTheSameTextAndSize) {
+  SKIP_WITHOUT_TOKENIZERS();
   const TemporaryFolder folder;
   TrainingOptions options = tiny(folder);
   options.prepare_only = true;
@@ -583,6 +596,7 @@ TEST(LanguageModelTraining, ATokenizerIsUsedAgainForTheSameTextAndSize) {
 
 // Asked to go on where nothing was begun, it begins.
 TEST(LanguageModelTraining, OptionsMayBeMendedBeforeTheFirstCheckpoint) {
+  SKIP_WITHOUT_TOKENIZERS();
   const TemporaryFolder folder;
   TrainingOptions options = tiny(folder);
   options.resume = true;
@@ -593,6 +607,7 @@ TEST(LanguageModelTraining, OptionsMayBeMendedBeforeTheFirstCheckpoint) {
 }
 
 TEST(LanguageModelTraining, BadOptionsAreRefused) {
+  SKIP_WITHOUT_TOKENIZERS();
   const TemporaryFolder folder;
   const auto with = [&](auto change) {
     return [&folder, change] {

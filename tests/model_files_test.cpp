@@ -21,6 +21,7 @@
 #include "llm/type_mix.h"
 #include "llm/weights.h"
 #include "temporary_folder.h"
+#include "tokenizer_libraries.h"
 
 namespace hearth::llm {
 namespace {
@@ -285,6 +286,7 @@ TEST_F(ModelFiles, ChatTemplatesAreKept) {
 }
 
 TEST_F(ModelFiles, RealVocabulariesSurviveGguf) {
+  SKIP_WITHOUT_TOKENIZERS();
   const auto tokenizers = shared / "tokenizers";
   struct Case {
     const char* name;

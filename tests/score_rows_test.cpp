@@ -15,6 +15,7 @@
 #include "hearth/hearth.h"
 #include "llm/model.h"
 #include "test_devices.h"
+#include "tokenizer_libraries.h"
 
 namespace hearth::llm {
 namespace {
@@ -153,6 +154,7 @@ TEST(ScoreRows, BlocksDivideRows) {
 
 // The scores of a model that leaves them on its device are those of one that does not.
 TEST(ScoreRows, OfAModel) {
+  SKIP_WITHOUT_TOKENIZERS();
   const bool slow = brief();
   const std::size_t count = slow ? 3 : 5;
   for (const Device device : tested_devices()) {
