@@ -133,6 +133,7 @@ TEST_F(GpuRoundedRows, AreMultiplied) {
   for (const DType format : {DType::q4_0, DType::q8_0, DType::mxfp4}) {
     check(format, 1, 21, 3072, 32);
     check(format, 1, 32, 1024, 16);
+    check(format, 1, 21, 4096, 16);
     check(format, 2, 48, 1024, 32);
   }
   for (const DType format : {DType::q4_k, DType::q6_k}) {
