@@ -410,8 +410,7 @@ class RefusedFolder : public testing::Test {
 TEST_F(RefusedFolder, UnknownArchitecture) {
   refuse("llama", [](auto& config, auto&) { config["model_type"] = "mamba"; },
          {"config.json': unknown architecture \"mamba\"; known are llama, mistral, mixtral, granite, "
-          "smollm3, qwen2, "
-          "qwen2_moe, qwen3, qwen3_moe, phi3, gemma2, gemma3, gemma3_text, gpt_oss"});
+          "smollm3, qwen2, qwen2_moe, qwen3, qwen3_moe, phi3, olmo2, gemma2, gemma3, gemma3_text, gpt_oss"});
 }
 TEST_F(RefusedFolder, MissingTensors) {
   refuse("llama", [](auto&, auto& tensors) { tensors.erase("model.layers.1.self_attn.o_proj.weight"); },
@@ -494,8 +493,7 @@ TEST(RefusedGguf, UnknownArchitectureAndRope) {
   model.json["gguf"]["general.architecture"] = "bert";
   refuse(
       {"unknown architecture \"bert\"; known are llama, granite, smollm3, qwen2, qwen2moe, qwen3, qwen3moe, "
-       "phi3, "
-       "gemma2, gemma3"});
+       "phi3, olmo2, gemma2, gemma3"});
 }
 
 // ---- files of GGUF's first converters say less

@@ -58,7 +58,9 @@ struct ModelConfig {
   double attention_soft_cap = 0, output_soft_cap = 0;  // scores become cap * tanh(score / cap); 0: none
   Activation activation = Activation::silu;
   bool query_key_norms = false;       // of each head, before rope
-  bool post_norms = false;            // attention and feed-forward end with a norm, too
+  bool norms_join_heads = false;      // or of all heads together
+  bool pre_norms = true;              // attention and feed-forward begin with a norm
+  bool post_norms = false;            // and they end with one
   bool attention_sinks = false;       // each head may look at nothing, which has a score, too
   std::vector<std::int64_t> windows;  // of the attention of each layer; 0: all tokens so far
   std::vector<bool> without_rope;     // of each layer: it does not see positions; empty: all see them

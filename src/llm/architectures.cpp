@@ -22,6 +22,7 @@ constexpr Architecture table[] = {
     {.gguf = "qwen3", .folder = "qwen3", .query_key_norms = true, .folder_window = 4096},
     {.gguf = "qwen3moe", .folder = "qwen3_moe", .query_key_norms = true, .folder_window = 4096},
     {.gguf = "phi3", .folder = "phi3"},
+    {.gguf = "olmo2", .folder = "olmo2", .query_key_norms = true, .olmo2 = true},
     {.gguf = "gemma2", .folder = "gemma2", .gemma = true, .window_period = 2, .folder_window = 4096},
     {.gguf = "gemma3",
      .folder = "gemma3",
@@ -64,6 +65,11 @@ void apply_architecture(const Architecture& architecture, ModelConfig& c) {
   if (architecture.gpt_oss) {
     c.activation = Activation::clamped;
     c.attention_sinks = true;
+  }
+  if (architecture.olmo2) {
+    c.norms_join_heads = true;
+    c.pre_norms = false;
+    c.post_norms = true;
   }
   if (!architecture.gemma) return;
   c.embedding_scale = std::sqrt(static_cast<double>(c.width));

@@ -17,6 +17,7 @@ struct Architecture {
   bool gemma = false;
   bool gpt_oss = false;
   bool granite = false;
+  bool olmo2 = false;
   // Which layers have the window: of every `window_period`, all but the last; 0: all. What files without a
   // word about it mean.
   std::int64_t window_period = 0;

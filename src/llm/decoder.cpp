@@ -62,13 +62,15 @@ Heads project_heads(const Tensor& x, const LayerWeights& w, const Tensor& positi
   } else {
     heads = {project(x, w.q), project(x, w.k), project(x, w.v)};
   }
+  const auto norm = [&] {
+    heads.q = rms_norm(heads.q, w.q_norm, c.norm_epsilon);
+    heads.k = rms_norm(heads.k, w.k_norm, c.norm_epsilon);
+  };
+  if (w.q_norm.defined() && c.norms_join_heads) norm();
   heads.q = heads.q.reshape({n, c.heads, c.head_size});
   heads.k = heads.k.reshape({n, c.groups, c.head_size});
   heads.v = heads.v.reshape({n, c.groups, c.head_size});
-  if (w.q_norm.defined()) {
-    heads.q = rms_norm(heads.q, w.q_norm, c.norm_epsilon);
-    heads.k = rms_norm(heads.k, w.k_norm, c.norm_epsilon);
-  }
+  if (w.q_norm.defined() && !c.norms_join_heads) norm();
   if (turns) {
     heads.q = rotate(heads.q, positions, w.rope, c.rope_interleaved);
     heads.k = rotate(heads.k, positions, w.rope, c.rope_interleaved);

@@ -274,9 +274,9 @@ std::vector<std::string> gguf_names(const Shards& shards,
   };
   for (const Name& name : whole_names) add(std::string(name.gguf));
   // Where there is one norm behind attention, it has one of two names.
-  const std::string_view other_norm = c.post_norms           ? ""
-                                      : architecture.gpt_oss ? "ffn_norm"
-                                                             : "post_attention_norm";
+  const std::string_view other_norm = !c.pre_norms || architecture.gpt_oss ? "ffn_norm"
+                                      : c.post_norms                       ? ""
+                                                                           : "post_attention_norm";
   for (std::int64_t layer = 0; layer < c.layers; ++layer)
     for (const Name& name : layer_names)
       if (name.gguf != other_norm) add(fmt::format("blk.{}.{}", layer, name.gguf));

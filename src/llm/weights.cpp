@@ -70,12 +70,13 @@ class Loader {
     const ModelConfig& c = file_.config;
     const std::int64_t queries = c.heads * c.head_size, keys = c.groups * c.head_size;
     LayerWeights w;
-    w.attention_norm = vector(prefix + "attn_norm.weight", c.width);
+    if (c.pre_norms) w.attention_norm = vector(prefix + "attn_norm.weight", c.width);
     // Where attention does not end with a norm, GPT-OSS calls this one by that name.
     const std::string after_attention = prefix + "post_attention_norm.weight";
     const bool other_name =
         !c.post_norms && !file_.contains(prefix + "ffn_norm.weight") && file_.contains(after_attention);
-    w.feed_forward_norm = vector(other_name ? after_attention : prefix + "ffn_norm.weight", c.width);
+    if (c.pre_norms)
+      w.feed_forward_norm = vector(other_name ? after_attention : prefix + "ffn_norm.weight", c.width);
     if (file_.contains(prefix + "attn_qkv.weight")) {
       w.qkv = projection(prefix + "attn_qkv", queries + 2 * keys, c.width);
     } else if (auto all = stacked(
@@ -90,8 +91,8 @@ class Loader {
     w.out = projection(prefix + "attn_output", c.width, queries);
     if (c.attention_sinks) w.sinks = vector(prefix + "attn_sinks.weight", c.heads);
     if (c.query_key_norms) {
-      w.q_norm = vector(prefix + "attn_q_norm.weight", c.head_size);
-      w.k_norm = vector(prefix + "attn_k_norm.weight", c.head_size);
+      w.q_norm = vector(prefix + "attn_q_norm.weight", c.norms_join_heads ? queries : c.head_size);
+      w.k_norm = vector(prefix + "attn_k_norm.weight", c.norms_join_heads ? keys : c.head_size);
     }
     if (c.post_norms) {
       w.post_attention_norm = vector(prefix + "post_attention_norm.weight", c.width);

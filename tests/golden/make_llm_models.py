@@ -94,6 +94,8 @@ models = {
     "phi3_longrope_long": dict(model_type="phi3", tie_word_embeddings=True, **partial,
                                original_max_position_embeddings=16,
                                **rope(10000.0, "longrope", short_factor=short, long_factor=long)),
+    # Norms only behind attention and feed-forward, and of all heads together.
+    "olmo2": dict(model_type="olmo2", tie_word_embeddings=False, **rope(5e5)),
     "mixtral": dict(model_type="mixtral", tie_word_embeddings=False, num_local_experts=4, num_experts_per_tok=2,
                     sliding_window=None, **rope()),
     "qwen2_moe": dict(model_type="qwen2_moe", tie_word_embeddings=False, norm_topk_prob=False,
