@@ -52,10 +52,33 @@ const Allocation* allocation_of(const LaneAccess& access, int lane) {
   return AllocationCache::of_this_thread().find(access.address(lane), access.bytes);
 }
 
+// Loads of whole granules of one allocation. False when the access is another one, of which nothing was done.
+bool check_plain_loads(RaceCheck& check, const LaneAccess& access) {
+  const Allocation* allocation = access.allocation;
+  if (access.space == Space::lds || allocation == nullptr || access.bytes % 4 != 0) return false;
+  if (allocation->granules == nullptr) return true;
+  uint64_t bits = access.base;
+  for_each_lane(access.mask, [&](int lane) { bits |= access.offset[lane]; });
+  if ((bits & 3) != 0) return false;
+  const uint64_t base = (access.base >> 2) - (allocation->begin() >> 2);  // may lie outside, its lanes do not
+  const uint32_t count = access.bytes / 4;
+  const Granule* previous = nullptr;
+  for_each_lane(access.mask, [&](int lane) {
+    Granule* const first = allocation->granules + (base + access.offset[lane] / 4);
+    // Lanes that read the same place say nothing new.
+    if (first == previous) return;
+    previous = first;
+    for (uint32_t k = 0; k < count; ++k)
+      if (!check.read_before(first[k], 15) && !check.reads_first(first[k], 15))
+        check.global(first[k], 15, access.address(lane) + 4 * k, lane, nullptr);
+  });
+  return true;
+}
+
 void check_races(Wave& wave, const LaneAccess& access) {
   RaceCheck check(wave, access);
   const bool lds = access.space == Space::lds, loads = access.kind == AccessKind::load;
-  if (loads && access.synchronising) return;
+  if (loads && (access.synchronising || check_plain_loads(check, access))) return;
   LdsShadow& shadow = wave.group->lds_shadow;
   const uint64_t lds_base = reinterpret_cast<uint64_t>(wave.group->lds);
   uint64_t previous = ~0ull;
@@ -73,10 +96,10 @@ void check_races(Wave& wave, const LaneAccess& access) {
     };
     const bool comparable = access.kind == AccessKind::store && access.moves_rows;
     if (lds) {
-      if (comparable) fetch_data();
       for_each_granule(address - lds_base, access.bytes, [&](uint64_t granule, uint32_t mask, int position) {
-        check.lds(shadow.granules[granule / 4], mask, granule, lane,
-                  data == nullptr ? data : data + position);
+        LdsShadow::Granule& place = shadow.granules[granule / 4];
+        if (comparable && data == nullptr && check.touched(place)) fetch_data();
+        check.lds(place, mask, granule, lane, data == nullptr ? data : data + position);
       });
       return;
     }

@@ -72,6 +72,14 @@ class RaceCheck {
     return (granule.writer.load(relaxed) ^ stamp_) >> Stamp::serial_shift != 0 &&
            (reader ^ stamp_) >> Stamp::time_shift == 0 && (reader & byte_mask) == byte_mask;
   }
+  // A load of a place that nobody has touched in this dispatch: the other usual case. Leaves its stamp if so.
+  bool reads_first(Granule& granule, uint32_t byte_mask) const {
+    if (touched(granule)) return false;
+    granule.reader.store(stamp_ | byte_mask, std::memory_order_relaxed);
+    return true;
+  }
+  // Has anyone of this workgroup been here since the last barrier?
+  bool touched(const LdsShadow::Granule& granule) const;
   // Throws KernelFault for a race. `value` are the bytes that a store is about to write, null when not known.
   void global(Granule& granule, uint32_t byte_mask, uint64_t address, int lane, const std::byte* value);
   void lds(LdsShadow::Granule& granule, uint32_t byte_mask, uint64_t offset, int lane,
