@@ -4,13 +4,11 @@
 #include <algorithm>
 #include <limits>
 
-#include "gpu/halved_product.h"
+#include "gpu/grouped_product.h"
 #include "gpu/tensor_map.h"
 
 namespace hearth::gpu {
 namespace {
-
-constexpr int chunk = 128;  // of K; as quantised_strips.h has it
 
 // How a block works; kernels/quantised_groups.h says what these are.
 struct GroupShape {
@@ -20,8 +18,9 @@ struct GroupShape {
 
   unsigned threads() const { return static_cast<unsigned>(groups + 1) * 128; }
   int places() const { return groups / parts * 64; }
-  unsigned shared_bytes() const {
-    const int chunks = stages * rows * chunk * 2, results = parts * rows * (places() + 4) * 4;
+  unsigned shared_bytes(std::int64_t chunk) const {
+    const int chunks = stages * rows * static_cast<int>(chunk) * 2,
+              results = parts * rows * (places() + 4) * 4;
     return static_cast<unsigned>(std::max(chunks, results));
   }
 };
@@ -39,59 +38,33 @@ GroupShape group_shape(DType format, std::int64_t rows) {
   return rows <= 128 ? GroupShape{128, 2, 4, 6} : GroupShape{256, 2, 2, 3};
 }
 
-class GroupRowsKernel final : public HalvedProduct {
+class GroupRowsKernel final : public GroupedProduct {
  public:
   GroupRowsKernel(GpuDevice& device, const Step& step)
-      : HalvedProduct(device, step), tile_(group_shape(format_, shape_.rows)) {
+      : GroupedProduct(device, step), tile_(group_shape(format_, shape_.rows)) {
     const std::int64_t chunks = (shape_.depth + chunk - 1) / chunk;
     choose_division(chunks);
-    divide(tile_.rows, tile_columns(tile_.parts));
-    shape_.split_depth = in_split(chunks, tile_.splits) * chunk;
-    halves(std::int64_t{shape_.row_tiles} * tile_.rows, chunks * chunk);
-    const KernelSource source{"quantised_matmul", text(), {}};
-    halve_ = device_.function(source, "halve_activations");
-    multiply_ = device_.function(source, "multiply_blocks");
-    device_.allow_shared(multiply_, tile_.shared_bytes());
+    const std::string tile =
+        fmt::format("GroupTile<quantised::{}, {}, {}, {}, {}, {}, {}, {}, {}>", dtype_name(format_),
+                    pairing(), tile_.rows, tile_.groups, tile_.parts, tile_.ahead, tile_.stages, tile_.splits,
+                    shape_.depth % chunk == 0);
+    compile({tile_.rows, tile_.places(), in_split(chunks, tile_.splits) * chunk, tile_.splits},
+            {"quantised_groups.h", "Blocks", tile, "multiply_groups<Tile>", "InChunks"}, tile_.threads(),
+            tile_.shared_bytes(chunk));
   }
 
-  std::size_t scratch_bytes() const override { return halved_bytes(); }
-
   void run(const KernelArguments& arguments) const override {
-    const Halved x = halve(arguments);
-    const TensorMap map = tensor_map(
-        device_, DType::f16, x.numbers,
-        {{shape_.a_row, 1, 64},
-         {std::int64_t{shape_.row_tiles} * tile_.rows, shape_.a_row, static_cast<std::uint32_t>(tile_.rows)},
-         {1, 0, 1}});
     const Blocks blocks = weights(arguments);
-    Ending ending;
     Arguments values;
     values.add(blocks);
-    values.add(map);
-    values.add(x.scales);
-    values.add(shape_);
-    add_ending(values, arguments, ending);
-    device_.launch(multiply_,
-                   {.x = static_cast<unsigned>(tiles()) * static_cast<unsigned>(tile_.splits),
-                    .threads = tile_.threads(),
-                    .shared = tile_.shared_bytes()},
-                   values);
+    launch(values, arguments);
   }
 
  private:
-  int tile_columns(int parts) const { return tile_.groups / parts * 64 / (product_.halves ? 2 : 1); }
-
   // Chunks that a block of a cluster has: whole blocks of weights.
   std::int64_t in_split(std::int64_t chunks, std::int64_t splits) const {
     const std::int64_t whole = std::max<std::int64_t>(1, block_elements(format_) / chunk);
     return (chunks + splits * whole - 1) / (splits * whole) * whole;
-  }
-
-  // How many clusters of so many blocks run at once, at least. One lies within a group of 16 to 18
-  // multiprocessors; where a single one has to wait for the others, the product takes twice as long.
-  std::int64_t clusters_at_once(std::int64_t splits) const {
-    const std::int64_t units = device_.compute_units();
-    return splits <= 2 ? units / splits : std::max<std::int64_t>(1, units / 18 * (16 / splits));
   }
 
   // K among groups of a block and blocks of a cluster, for the least time; in units of what a chunk takes a
@@ -102,7 +75,8 @@ class GroupRowsKernel final : public HalvedProduct {
     const int most_parts = tile_.rows <= 64 ? tile_.groups : 1;
     std::int64_t least = std::numeric_limits<std::int64_t>::max();
     for (int parts = 1; parts <= most_parts; parts *= 2) {
-      const auto tile_count = static_cast<std::int64_t>(divide(tile_.rows, tile_columns(parts)));
+      const auto tile_count =
+          static_cast<std::int64_t>(divide(tile_.rows, tile_columns(tile_.groups / parts * 64)));
       for (std::int64_t splits = 1; splits <= std::min(most_splits, chunks); ++splits) {
         const std::int64_t at_once = clusters_at_once(splits);
         const std::int64_t each = (in_split(chunks, splits) + parts - 1) / parts;
@@ -116,41 +90,7 @@ class GroupRowsKernel final : public HalvedProduct {
     }
   }
 
-  std::string text() const {
-    const std::string_view format = dtype_name(format_);
-    const std::string pairing = stored_           ? stored_->pairing()
-                                : product_.halves ? "LeftAndRight"
-                                                  : "Neighbours<1>";
-    // What nothing in the plan writes may be read before the kernel waits.
-    const bool early = steady_weights_ && (!stored_ || stored_->steady_frequencies());
-    const std::string wait = "after_previous();";
-    std::string text = halve_text(fmt::format("InChunks<quantised::{}>", format));
-    text += fmt::format(
-        "KERNEL_OF({}, 1){} void multiply_blocks(Blocks blocks, const __grid_constant__ TensorMap x,\n"
-        "    const f32* scales, GemmShape shape{}) {{\n"
-        "  extern __shared__ __align__(1024) char memory[];\n"
-        "  using Tile = GroupTile<quantised::{}, {}, {}, {}, {}, {}, {}, {}, {}>;\n{}",
-        tile_.threads(), tile_.splits > 1 ? fmt::format(" __cluster_dims__({}, 1, 1)", tile_.splits) : "",
-        ending_parameters(), format, pairing, tile_.rows, tile_.groups, tile_.parts, tile_.ahead,
-        tile_.stages, tile_.splits, shape_.depth % chunk == 0, early ? "" : "  " + wait + "\n");
-    if (stored_)
-      text += fmt::format(
-          "  __shared__ f64 turns[Tile::columns];\n"
-          "  const u32 first = Tile::first_column(shape);\n"
-          "  heads.compute_turns(turns, first, Tile::columns);\n"
-          "  const FinishHeads<{}, {}, TurnsOfPairs> finish(heads, {{turns, first}});\n",
-          stored_->cache_type(), stored_->interleaved());
-    else
-      text += fmt::format("  const Finish finish{{GemmStack{{}}, shape.rows, shape.columns{}}};\n",
-                          finish_.members);
-    text +=
-        fmt::format("  multiply_groups<Tile>(shape, blocks, &x, scales, memory, finish, [] {{ {} }});\n}}\n",
-                    early ? wait : "");
-    return kernel_text(text, "quantised_groups.h");
-  }
-
   GroupShape tile_;
-  Function multiply_;
 };
 
 }  // namespace
@@ -172,6 +112,7 @@ bool group_rows_store_heads(const GpuDevice& device, const Step& product, const 
 }
 
 std::unique_ptr<Kernel> make_group_rows(GpuDevice& device, const Step& step) {
+  if (box_rows_fit(device, step)) return make_box_rows(device, step);
   return std::make_unique<GroupRowsKernel>(device, step);
 }
 

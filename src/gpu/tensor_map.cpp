@@ -33,6 +33,20 @@ TensorMap tensor_map(const GpuDevice& device, DType dtype, void* pointer,
   return result;
 }
 
+TensorMap byte_map(const GpuDevice& device, void* pointer, std::int64_t row_bytes, std::int64_t rows,
+                   std::int64_t box_bytes, std::int64_t box_rows) {
+  const std::uint64_t sizes[] = {static_cast<std::uint64_t>(row_bytes), static_cast<std::uint64_t>(rows)},
+                      strides[] = {static_cast<std::uint64_t>(row_bytes)};
+  const std::uint32_t box[] = {static_cast<std::uint32_t>(box_bytes), static_cast<std::uint32_t>(box_rows)},
+                      steps[] = {1, 1};
+  TensorMap result{};
+  constexpr int byte = 0, plain = 0, promote_256 = 3, zeros = 0;
+  device.driver().check(device.driver().call.encode_tensor_map(&result, byte, 2, pointer, sizes, strides, box,
+                                                               steps, plain, plain, promote_256, zeros),
+                        "describing an operand");
+  return result;
+}
+
 bool has_copy_engine(const GpuDevice& device) {
   return device.target().matrix == MatrixUnit::wgmma90 && device.driver().call.encode_tensor_map != nullptr;
 }

@@ -24,6 +24,11 @@ bool takes_axes(const std::vector<TensorAxis>& axes);
 TensorMap tensor_map(const GpuDevice& device, DType dtype, void* pointer,
                      const std::vector<TensorAxis>& axes);
 
+// Of bytes, rows that follow each other; boxes lie in shared memory as a row behind the other. Sizes in bytes
+// are multiples of 16.
+TensorMap byte_map(const GpuDevice& device, void* pointer, std::int64_t row_bytes, std::int64_t rows,
+                   std::int64_t box_bytes, std::int64_t box_rows);
+
 // Whether there is such an engine.
 bool has_copy_engine(const GpuDevice& device);
 

@@ -489,29 +489,6 @@ DEVICE u32 twice(u32 pair) {
 #endif
 }
 
-template <class Format>
-DEVICE HalfScales half_scales(const typename Format::Pair& pair, int half) {
-  if constexpr (same_type<Format, q4_k> || same_type<Format, q5_k>) {
-    // In f16 throughout: a byte behind 0x64 is the number 1024 + byte, and here it is 63 at most.
-    const u32 bytes = sub_scale_bytes(pair.head, pair.sub) >> 8 * half;
-    const u32 both =
-        multiply_add_f16_pairs(and_or(bytes, 0x00ff00ffu, 0x64006400u), 0xbc003c00u, 0x6400e400u);
-    const u32 scale = twice<0>(both), minus_offset = twice<1>(both);
-    const u32 d = twice<0>(pair.head.element[0]), dmin = twice<1>(pair.head.element[0]);
-    constexpr u32 middle = Format::middle == 8 ? 0x48004800u : 0x4c004c00u;  // as f16
-    return {multiply_f16_pairs(scale, d), multiply_add_f16_pairs(multiply_f16_pairs(scale, middle), d,
-                                                                 multiply_f16_pairs(minus_offset, dmin))};
-  }
-  return half_scales_of<Format>(Format::scales(pair, half));
-}
-
-// The numbers of two q, given as q - half_zero.
-template <class Format>
-DEVICE u32 scaled_halves(u32 q, const HalfScales& scales) {
-  return has_middle<Format> ? multiply_add_f16_pairs(q, scales.scale, scales.middle)
-                            : multiply_f16_pairs(q, scales.scale);
-}
-
 // Two bytes of a word, from number FIRST on, as the numbers 1024 + byte in f16.
 template <int FIRST>
 DEVICE u32 above_1024(u32 bytes) {
@@ -520,6 +497,34 @@ DEVICE u32 above_1024(u32 bytes) {
 #else
   return __byte_perm(bytes, 0x64646464u, 0x4140u + FIRST * 0x0101u);
 #endif
+}
+
+// Of both runs of a pair.
+struct PairHalfScales {
+  HalfScales of[2];
+};
+template <class Format>
+DEVICE PairHalfScales half_scales(const typename Format::Pair& pair) {
+  if constexpr (same_type<Format, q4_k> || same_type<Format, q5_k>) {
+    // In f16 throughout, for both runs at once.
+    constexpr u32 middle = Format::middle == 8 ? 0x48004800u : 0x4c004c00u;  // as f16
+    const u32 bytes = sub_scale_bytes(pair.head, pair.sub);
+    const u32 d = twice<0>(pair.head.element[0]), dmin = twice<1>(pair.head.element[0]);
+    const u32 q = add_f16_pairs(above_1024<0>(bytes), 0xe400e400u);
+    const u32 minus_offset = multiply_add_f16_pairs(above_1024<2>(bytes), 0xbc00bc00u, 0x64006400u);
+    const u32 scales = multiply_f16_pairs(q, d);
+    const u32 middles =
+        multiply_add_f16_pairs(multiply_f16_pairs(q, middle), d, multiply_f16_pairs(minus_offset, dmin));
+    return {{{twice<0>(scales), twice<0>(middles)}, {twice<1>(scales), twice<1>(middles)}}};
+  }
+  return {{half_scales_of<Format>(Format::scales(pair, 0)), half_scales_of<Format>(Format::scales(pair, 1))}};
+}
+
+// The numbers of two q, given as q - half_zero.
+template <class Format>
+DEVICE u32 scaled_halves(u32 q, const HalfScales& scales) {
+  return has_middle<Format> ? multiply_add_f16_pairs(q, scales.scale, scales.middle)
+                            : multiply_f16_pairs(q, scales.scale);
 }
 
 // What number() gives, without a conversion per element.
@@ -550,8 +555,7 @@ DEVICE u32 crossed_place(u32 k) {
 }
 
 template <class Format>
-DEVICE Halves crossed_halves(const typename Format::Pair& pair, int half) {
-  const HalfScales scales = half_scales<Format>(pair, half);
+DEVICE Halves crossed_halves(const typename Format::Pair& pair, int half, const HalfScales& scales) {
   if constexpr (crossed<Format>) {
     // Behind 0x64 the lower half of a byte is 1024 + q, the upper one 1024 + 16 q.
     constexpr u32 zero = half_zero<Format>();

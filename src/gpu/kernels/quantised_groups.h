@@ -35,6 +35,7 @@ struct GroupTile {
   static constexpr int places = GROUPS / PARTS * 64;                               // rows of the weights
   static constexpr int sides = Pairing::paired ? 2 : 1, columns = places / sides;  // of the result
   static constexpr u32 parts = PARTS, ahead = AHEAD, stages = STAGES, splits = SPLITS;
+  static constexpr u32 stage_depth = chunk, empties = 1;  // empties: barriers of a stage that say it was read
   static constexpr u32 panel_bytes = ROWS * 128, stage_bytes = 2 * panel_bytes;
   static constexpr int pitch = places + 4;            // of a row of results in shared memory: banks differ
   static constexpr int result_floats = ROWS * pitch;  // of a part of K
@@ -44,11 +45,6 @@ struct GroupTile {
   static_assert(turn * PARTS * chunk_pairs % pairs_in_block == 0, "whole blocks");
   static_assert(WHOLE || pairs_in_block == 1, "larger blocks are whole chunks");
   static_assert(STAGES % PARTS == 0, "a stage belongs to a part");
-  // Those who bring x leave registers to those who multiply.
-  static constexpr int bringing_registers = 24;
-  static constexpr int multiplying_registers =
-      (65536 / threads / 8 * 8 * threads - bringing_registers * 128) / multiplying / 8 * 8;
-
   // A lane's part of a chunk: a pair of runs of each of two rows.
   struct Held {
     typename Format::Pair of[2];
@@ -103,17 +99,31 @@ struct GroupTile {
     for (int l = 0; l < 2; ++l) at[l] += pairs / pairs_in_block;
     left -= (i32)pairs;
   }
-
-  // The operands for four steps of 16.
-  static DEVICE void make_operands(u32 (&a)[16], const Held& held, int half) {
-#pragma unroll
-    for (int l = 0; l < 2; ++l) {
-      const Halves run = crossed_halves<Format>(held.of[l], half);
-#pragma unroll
-      for (int i = 0; i < 8; ++i) a[i / 2 * 4 + i % 2 * 2 + l] = run.pair[i];
-    }
-  }
 };
+
+// Of a lane's pairs of runs, one of each of its two rows: the operands for four steps of 16, from their first
+// or their second runs.
+template <class Format>
+DEVICE void make_operands(u32 (&a)[16], const typename Format::Pair (&pairs)[2],
+                          const PairHalfScales (&scales)[2], int half) {
+#pragma unroll
+  for (int l = 0; l < 2; ++l) {
+    const Halves run = crossed_halves<Format>(pairs[l], half, scales[l].of[half]);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) a[i / 2 * 4 + i % 2 * 2 + l] = run.pair[i];
+  }
+}
+
+// The four products of a panel. Until they have been waited for the operands stay as they are.
+template <int N>
+DEVICE void begin_products(f32 (&sums)[N], u32 (&a)[16], u64 panel) {
+  warpgroup::settle(a);
+  warpgroup::begin();
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+    warpgroup::multiply_add(f16{}, sums, a + 4 * i, panel + i * warpgroup::rows_step);
+  warpgroup::commit();
+}
 
 // Four numbers of a block of the cluster.
 DEVICE Packet<f32, 4> load_of_block(const f32* shared, u32 block) {
@@ -168,13 +178,13 @@ DEVICE void finish_tile(const GemmShape& shape, const f32* tile, u32 first_row, 
 
 // What the waves of a block share.
 template <class Tile>
-struct GroupJob {
+struct TileJob {
   u32 split, first_row, first_column;
-  u32 first, count;               // chunks of K
+  u32 first, count;               // stages of K
   u32 panels, is_full, is_empty;  // addresses in shared memory: of stages, and of a barrier for each
   f32* factors;                   // of rows
 
-  DEVICE GroupJob(const GemmShape& shape, char* memory, u64* full, u64* empty, f32* of_rows)
+  DEVICE TileJob(const GemmShape& shape, char* memory, u64* full, u64* empty, f32* of_rows)
       : panels(warpgroup::kept_address(memory)),
         is_full(warpgroup::kept_address(full)),
         is_empty(warpgroup::kept_address(empty)),
@@ -183,87 +193,17 @@ struct GroupJob {
     split = Tile::splits == 1 ? 0 : blockIdx.x % Tile::splits;
     first_row = job.row_tile * Tile::rows;
     first_column = job.column_tile * Tile::columns;
-    const u32 in_split = (u32)(shape.split_depth / chunk), all = (u32)(shape.a_row / chunk);
+    const u32 in_split = (u32)(shape.split_depth / Tile::stage_depth);
+    const u32 all = (u32)(shape.a_row / Tile::stage_depth);
     first = split * in_split;
     const u32 end = first + in_split < all ? first + in_split : all;
     count = end > first ? end - first : 0;
   }
 
-  // Chunks of x and factors of its rows, by a warpgroup.
-  DEVICE void bring(const GemmShape& shape, const TensorMap* x, const f32* scales) const {
-    const u32 thread = threadIdx.x - Tile::multiplying;
-    for (u32 i = thread; i < Tile::rows; i += 128)
+  // By the warpgroup that brings x.
+  DEVICE void bring_factors(const GemmShape& shape, const f32* scales) const {
+    for (u32 i = threadIdx.x - Tile::multiplying; i < Tile::rows; i += 128)
       factors[i] = first_row + i < (u32)shape.rows ? scales[first_row + i] : 0.0f;
-    if (thread == 0)
-      for (u32 number = 0; number < count; ++number) {
-        const u32 stage = number % Tile::stages, round = number / Tile::stages;
-        const u32 barrier = is_full + stage * 8, to = panels + stage * Tile::stage_bytes;
-        if (round > 0) warpgroup::barrier_wait(is_empty + stage * 8, (round - 1) % 2);
-        warpgroup::barrier_expect(barrier, Tile::stage_bytes);
-#pragma unroll
-        for (u32 half = 0; half < 2; ++half)
-          warpgroup::copy_box(to + half * Tile::panel_bytes, x, barrier,
-                              (i32)((first + number) * chunk + half * (chunk / 2)), (i32)first_row, 0);
-      }
-    __syncwarp();
-  }
-
-  // `begun` is called when the first weights are on their way.
-  template <class Begun>
-  DEVICE void multiply(const GemmShape& shape, const Blocks& blocks, f32 (&sums)[Tile::rows / 2],
-                       Begun begun) const {
-    constexpr u32 ahead = Tile::ahead, turn = Tile::turn, parts = Tile::parts;
-    const u32 part = Tile::part(), own = count > part ? (count - part + parts - 1) / parts : 0;
-    Tile tile(blocks, shape, first_column, first);
-    typename Tile::Held held[ahead];
-#pragma unroll
-    for (u32 i = 0; i < ahead; ++i)
-      if (i < own) tile.fetch(held[i], i);
-    begun();
-#pragma unroll
-    for (int i = 0; i < Tile::rows / 2; ++i) sums[i] = 0;
-    // Else the compiler may write them between products, and lets each wait for the one before.
-    warpgroup::settle(sums);
-    u32 even[16], odd[16];
-    const auto multiply = [&](u32(&a)[16], u64 panel) {
-      warpgroup::settle(a);
-      warpgroup::begin();
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        warpgroup::multiply_add(f16{}, sums, a + 4 * i, panel + i * warpgroup::rows_step);
-      warpgroup::commit();
-    };
-    const u64 first_panel = warpgroup::rows_operand(panels + part * Tile::stage_bytes);
-    const u32 first_full = is_full + part * 8, first_empty = is_empty + part * 8;
-    u32 stage = 0, parity = 0, before = 0;  // before: the barrier that says that the chunk before was read
-#pragma unroll 1
-    for (u32 base = 0; base < own; base += turn) {
-#pragma unroll
-      for (u32 i = 0; i < turn; ++i) {
-        if (base + i >= own) break;
-        const u64 panel = first_panel + stage * (Tile::stage_bytes >> 4);
-        Tile::make_operands(even, held[i % ahead], 0);
-        warpgroup::barrier_wait(first_full + stage * 8, parity);
-        multiply(even, panel);
-        warpgroup::wait<1>();
-        warpgroup::settle(odd);
-        warpgroup::barrier_arrive_if(lane() == 0 && before != 0, before);
-        Tile::make_operands(odd, held[i % ahead], 1);
-        if (base + i + ahead < own) tile.fetch(held[i % ahead], i + ahead);
-        multiply(odd, panel + (Tile::panel_bytes >> 4));
-        warpgroup::wait<1>();
-        warpgroup::settle(even);
-        before = first_empty + stage * 8;
-        stage += parts;
-        if (stage == Tile::stages) {
-          stage = 0;
-          parity ^= 1;
-        }
-      }
-      tile.next_turn();
-    }
-    warpgroup::wait<0>();
-    warpgroup::settle(sums);
   }
 
   // Sums of a part of K. A lane has two rows of the weights, 8 apart, and two neighbours of every eight rows
@@ -290,36 +230,129 @@ struct GroupJob {
   }
 };
 
-// `x`: whole tiles of rows, as halve_rows() leaves them, with their scales. `memory` begins at a multiple of
-// 1024 and holds all stages, or results of all parts. `wait` is called before x is read.
-template <class Tile, class Finish, class Wait>
-DEVICE void multiply_groups(const GemmShape& shape, const Blocks& blocks, const TensorMap* x,
-                            const f32* scales, char* memory, Finish finish, Wait wait) {
-  __shared__ u64 full[Tile::stages], empty[Tile::stages];
-  __shared__ f32 factors[Tile::rows];
-  const GroupJob<Tile> job(shape, memory, full, empty, factors);
+// The work of a block where registers hold weights that are on their way.
+template <class Tile>
+struct GroupJob : TileJob<Tile> {
+  using Base = TileJob<Tile>;
+  using Base::count, Base::first, Base::first_column, Base::first_row;
+  using Base::is_empty, Base::is_full, Base::panels;
+  const GemmShape& shape;
+  const Blocks& blocks;
+  const TensorMap* x;
+
+  DEVICE GroupJob(const GemmShape& of, const Blocks& weights, const TensorMap* rows, char* memory, u64* full,
+                  u64* empty, f32* of_rows)
+      : Base(of, memory, full, empty, of_rows), shape(of), blocks(weights), x(rows) {}
+
+  DEVICE void bring_maps() const { warpgroup::bring_map(x); }
+
+  // Chunks of x, by a warpgroup.
+  template <class Wait>
+  DEVICE void bring(Wait wait) const {
+    wait();
+    if (threadIdx.x == Tile::multiplying)
+      for (u32 number = 0; number < count; ++number) {
+        const u32 stage = number % Tile::stages, round = number / Tile::stages;
+        const u32 barrier = is_full + stage * 8, to = panels + stage * Tile::stage_bytes;
+        if (round > 0) warpgroup::barrier_wait(is_empty + stage * 8, (round - 1) % 2);
+        warpgroup::barrier_expect(barrier, Tile::stage_bytes);
+#pragma unroll
+        for (u32 half = 0; half < 2; ++half)
+          warpgroup::copy_box(to + half * Tile::panel_bytes, x, barrier,
+                              (i32)((first + number) * chunk + half * (chunk / 2)), (i32)first_row, 0);
+      }
+    __syncwarp();
+  }
+
+  // `begun` is called when the first weights are on their way.
+  template <class Begun>
+  DEVICE void multiply(f32 (&sums)[Tile::rows / 2], Begun begun) const {
+    constexpr u32 ahead = Tile::ahead, turn = Tile::turn, parts = Tile::parts;
+    const u32 part = Tile::part(), own = count > part ? (count - part + parts - 1) / parts : 0;
+    Tile tile(blocks, shape, first_column, first);
+    typename Tile::Held held[ahead];
+#pragma unroll
+    for (u32 i = 0; i < ahead; ++i)
+      if (i < own) tile.fetch(held[i], i);
+    begun();
+#pragma unroll
+    for (int i = 0; i < Tile::rows / 2; ++i) sums[i] = 0;
+    // Else the compiler may write them between products, and lets each wait for the one before.
+    warpgroup::settle(sums);
+    u32 even[16], odd[16];
+    const u64 first_panel = warpgroup::rows_operand(panels + part * Tile::stage_bytes);
+    const u32 first_full = is_full + part * 8, first_empty = is_empty + part * 8;
+    u32 stage = 0, parity = 0, before = 0;  // before: the barrier that says that the chunk before was read
+#pragma unroll 1
+    for (u32 base = 0; base < own; base += turn) {
+#pragma unroll
+      for (u32 i = 0; i < turn; ++i) {
+        if (base + i >= own) break;
+        const u64 panel = first_panel + stage * (Tile::stage_bytes >> 4);
+        const auto& pairs = held[i % ahead].of;
+        const PairHalfScales scales[2] = {half_scales<typename Tile::Format>(pairs[0]),
+                                          half_scales<typename Tile::Format>(pairs[1])};
+        make_operands<typename Tile::Format>(even, pairs, scales, 0);
+        warpgroup::barrier_wait(first_full + stage * 8, parity);
+        begin_products(sums, even, panel);
+        warpgroup::wait<1>();
+        warpgroup::settle(odd);
+        warpgroup::barrier_arrive_if(lane() == 0 && before != 0, before);
+        make_operands<typename Tile::Format>(odd, pairs, scales, 1);
+        if (base + i + ahead < own) tile.fetch(held[i % ahead], i + ahead);
+        begin_products(sums, odd, panel + (Tile::panel_bytes >> 4));
+        warpgroup::wait<1>();
+        warpgroup::settle(even);
+        before = first_empty + stage * 8;
+        stage += parts;
+        if (stage == Tile::stages) {
+          stage = 0;
+          parity ^= 1;
+        }
+      }
+      tile.next_turn();
+    }
+    warpgroup::wait<0>();
+    warpgroup::settle(sums);
+  }
+};
+
+// What the waves of a block do, by a job: `scales`: of the rows of x. `memory` begins at a multiple of 1024
+// and holds all stages, or results of all parts. `wait` is called before x is read.
+template <class Tile, class Job, class Finish, class Wait>
+DEVICE void multiply_tile(const Job& job, const GemmShape& shape, const f32* scales, char* memory, u64* full,
+                          u64* empty, Finish finish, Wait wait) {
+  // Those who bring x leave registers to those who multiply.
+  constexpr int bringing_registers = 24;
+  constexpr int multiplying_registers =
+      (65536 / Tile::threads / 8 * 8 * Tile::threads - bringing_registers * 128) / Tile::multiplying / 8 * 8;
   __syncwarp();
   if (threadIdx.x >= Tile::multiplying) {
-    warpgroup::give_registers<Tile::bringing_registers>();
+    warpgroup::give_registers<bringing_registers>();
     if (threadIdx.x == Tile::multiplying) {
-      warpgroup::bring_map(x);
+      job.bring_maps();
 #pragma unroll
       for (u32 i = 0; i < Tile::stages; ++i) {
         warpgroup::barrier_init(full + i, 1);
-        warpgroup::barrier_init(empty + i, Tile::places / 16);
+#pragma unroll
+        for (u32 e = 0; e < Tile::empties; ++e)
+          warpgroup::barrier_init(empty + e * Tile::stages + i, Tile::places / 16);
       }
       warpgroup::publish_to_unit();
     }
     barrier();
-    wait();
-    job.bring(shape, x, scales);
+    job.bring([&] {
+      wait();
+      job.bring_factors(shape, scales);
+    });
+    __syncwarp();
     barrier();
     job.join();
     job.leave();
   } else {
-    warpgroup::take_registers<Tile::multiplying_registers>();
+    warpgroup::take_registers<multiplying_registers>();
     f32 sums[Tile::rows / 2];
-    job.multiply(shape, blocks, sums, [&] {
+    job.multiply(sums, [&] {
       barrier();
       wait();
     });
@@ -331,6 +364,16 @@ DEVICE void multiply_groups(const GemmShape& shape, const Blocks& blocks, const 
     finish_tile<Tile>(shape, results, job.first_row, job.first_column, job.split, finish);
     job.leave();
   }
+}
+
+// `x`: whole tiles of rows, as halve_rows() leaves them.
+template <class Tile, class Finish, class Wait>
+DEVICE void multiply_groups(const GemmShape& shape, const Blocks& blocks, const TensorMap* x,
+                            const f32* scales, char* memory, Finish finish, Wait wait) {
+  __shared__ u64 full[Tile::stages], empty[Tile::stages];
+  __shared__ f32 factors[Tile::rows];
+  const GroupJob<Tile> job(shape, blocks, x, memory, full, empty, factors);
+  multiply_tile<Tile>(job, shape, scales, memory, full, empty, finish, wait);
 }
 
 }  // namespace quantised

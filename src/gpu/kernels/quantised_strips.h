@@ -18,11 +18,14 @@ template <class Format>
 struct InChunks {
   static constexpr int apart = crossed<Format> ? 2 : 1;
   DEVICE u32 operator()(u32 k) const {
-    constexpr u32 strip = mma::strip_lanes;
     const RunPlace place = place_of<Format>(k / 16);
-    const u32 pair = place.pair % chunk_pairs;
-    return k / chunk * chunk + (place.half * chunk_pairs + pair / strip * strip) * 16 +
-           mma::strip_place(pair % strip * 16 + crossed_place<Format>(k % 16));
+    return k / chunk * chunk + in_chunk(place.pair % chunk_pairs, place.half, k % 16);
+  }
+  // Element `k` of a run of one of a chunk's pairs.
+  static DEVICE u32 in_chunk(u32 pair, u32 half, u32 k) {
+    constexpr u32 strip = mma::strip_lanes;
+    return (half * chunk_pairs + pair / strip * strip) * 16 +
+           mma::strip_place(pair % strip * 16 + crossed_place<Format>(k));
   }
 };
 
@@ -78,7 +81,8 @@ struct StripTile {
       for (int j = 0; j < across; ++j)
 #pragma unroll
         for (int l = 0; l < mma::strip_lines; ++l)
-          right.of[half][j].line[l] = bit_cast<mma::StripRun>(crossed_halves<Format>(held[j][l], half));
+          right.of[half][j].line[l] = bit_cast<mma::StripRun>(
+              crossed_halves<Format>(held[j][l], half, half_scales<Format>(held[j][l]).of[half]));
     return right;
   }
 

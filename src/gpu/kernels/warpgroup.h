@@ -106,7 +106,16 @@ DEVICE void copy_4(u32 to, const void* from, bool there) {
 DEVICE void bring_map(const TensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
-// By the copy engine: a box of three or four axes, as panels. What is outside of the operand becomes zeros.
+// By the copy engine: a box of bytes of two axes, one row behind the other.
+DEVICE void copy_box(u32 to, const TensorMap* map, u32 barrier, i32 x, i32 y) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, "
+      "%4}], "
+      "[%2];" ::"r"(to),
+      "l"(map), "r"(barrier), "r"(x), "r"(y)
+      : "memory");
+}
+// A box of three or four axes, as panels. What is outside of the operand becomes zeros.
 DEVICE void copy_box(u32 to, const TensorMap* map, u32 barrier, i32 x, i32 y, i32 z) {
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, "
