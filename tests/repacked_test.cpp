@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -101,8 +102,7 @@ struct Fours {
       kernels.round[index](x.data() + r * depth, rounded[0].bytes + r * row_bytes, depth);
     const std::int64_t stride = rows + 3;
     std::vector<float> out(static_cast<std::size_t>(count * stride), 0.5f), dense;
-    (count == 4 ? kernels.multiply_four_rows : kernels.multiply_row)[index](
-        matrix(), 0, rows / 4, rounded.data(), out.data(), stride);
+    kernels.multiply_rows[count - 1][index](matrix(), 0, rows / 4, rounded.data(), out.data(), stride);
     for (std::int64_t r = 0; r < count; ++r)
       for (std::int64_t c = 0; c < stride; ++c) {
         const float value = out[static_cast<std::size_t>(r * stride + c)];
@@ -173,6 +173,10 @@ TEST_P(Repacked, ProductsErrByTheRoundingOfX) {
       for (const Variant& variant : variants()) {
         const Fours fours(*variant.kernels, index(), weights, target());
         const std::vector<float> four = fours.multiply(x, 4), one = fours.multiply(x, 1);
+        for (const std::int64_t count : {2, 3}) {
+          const std::vector<float> some = fours.multiply(x, count);
+          ASSERT_TRUE(std::equal(some.begin(), some.end(), four.begin())) << variant.name << " " << count;
+        }
         for (std::int64_t r = 0; r < 4; ++r)
           for (std::int64_t c = 0; c < rows; ++c) {
             double sum = 0, squares = 0;

@@ -179,8 +179,7 @@ class BlockProduct {
         tiles_(tile_product_kernels()) {}
 
   void multiply(const float* x, const void* weights, float* out) const {
-    // Rows: up to here a row of weights is not worth arranging, and its bytes cost more than the arithmetic.
-    const std::int64_t few = is_quantised(format_) && tiles_.rows > 0 ? 5 : 8;
+    const std::int64_t few = few_rows();
     if (depth_ == 0)
       std::fill(out, out + rows_ * columns_, 0.0f);
     else if (rows_ <= few && !is_quantised(format_))
@@ -198,6 +197,15 @@ class BlockProduct {
   }
 
  private:
+  // Up to so many a row of weights is not worth arranging, and its bytes cost more than the arithmetic.
+  std::int64_t few_rows() const {
+    constexpr std::int64_t beside_unit = 6;
+    if (!is_quantised(format_) || tiles_.rows == 0) return 8;
+    if (!is_repacked(format_)) return 5;
+    const std::int64_t few = repacked_kernels().few_rows;
+    return has_matrix_unit() ? std::min(few, beside_unit) : few;
+  }
+
   void multiply_rounded(const float* x, const void* weights, float* out) const {
     const RoundedMemory memory(rows_, depth_);
     const RoundedRows rounded = memory.rows();
@@ -236,13 +244,27 @@ class BlockProduct {
       kernels.round[index](x + begin * unit, rounded + begin * unit * kernels.rounded_bytes[index] / 256,
                            (end - begin) * unit);
     });
+    // Weights meet up to four rows at a time; those that meet more of them stay in a cache meanwhile.
+    constexpr std::int64_t kept = 4;  // fours of columns
     const RepackedMatrix matrix = repacked_matrix(weights, columns_, depth_);
-    const auto with = [&](RepackedKernels::MultiplyRows multiply_rows) {
-      return [&, multiply_rows](std::int64_t first, std::int64_t columns, std::int64_t r, float* to) {
-        multiply_rows(matrix, first / 4, columns / 4, rounded + r * row_bytes, to, columns_);
-      };
-    };
-    multiply_few(out, with(kernels.multiply_row[index]), with(kernels.multiply_four_rows[index]));
+    const std::int64_t turns = (rows_ + most_repacked_rows - 1) / most_repacked_rows;
+    const std::int64_t threads = thread_count();
+    // Every range begins as many runs anew as it has panels. Two threads were faster with a range each,
+    // unless those are long; eight with two each.
+    constexpr std::int64_t long_range = std::int64_t{1} << 25;  // elements
+    const std::int64_t ranges = threads * (threads <= 2 && columns_ * depth_ <= threads * long_range ? 1 : 2);
+    const std::int64_t grain =
+        std::max({std::int64_t{1}, 8192 / depth_, (matrix.quads + ranges - 1) / ranges});
+    parallel_for(matrix.quads, grain, [&](std::int64_t begin, std::int64_t end) {
+      const std::int64_t together = turns == 1 ? end - begin : kept;
+      for (std::int64_t first = begin; first < end; first += together)
+        for (std::int64_t turn = 0; turn < turns; ++turn) {
+          const std::int64_t r = rows_ * turn / turns, rows = rows_ * (turn + 1) / turns - r;
+          kernels.multiply_rows[rows - 1][index](matrix, first, std::min(together, end - first),
+                                                 rounded + r * row_bytes, out + r * columns_ + 4 * first,
+                                                 columns_);
+        }
+    });
   }
 
   void multiply_halves(const float* x, const void* weights, float* out) const {
@@ -265,19 +287,11 @@ class BlockProduct {
   // from the given one on, with the columns from `first` on.
   template <typename One, typename Four>
   void multiply_few(float* out, const One& one, const Four& four) const {
-    const std::int64_t unit = is_repacked(format_) ? 4 : 1;  // columns that cannot be parted
-    // Where rows lie in panels, every range begins as many runs anew as it has panels. Two threads were
-    // faster with a range each, unless those are long; eight with two each.
-    constexpr std::int64_t long_range = std::int64_t{1} << 25;  // elements
-    const std::int64_t threads = thread_count();
-    const bool one_each = threads <= 2 && columns_ * depth_ <= threads * long_range;
-    const std::int64_t ranges = is_repacked(format_) ? threads * (one_each ? 1 : 2) : columns_;
-    const std::int64_t grain =
-        std::max<std::int64_t>({1, 32768 / depth_ / unit, (columns_ / unit + ranges - 1) / ranges});
+    const std::int64_t grain = std::max<std::int64_t>(1, 32768 / depth_);
     const std::int64_t together = rows_ == 1 ? columns_ : 4;  // columns whose weights stay in the cache
-    parallel_for(columns_ / unit, grain, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t first = begin * unit; first < end * unit; first += together) {
-        const std::int64_t columns = std::min(together, end * unit - first);
+    parallel_for(columns_, grain, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t first = begin; first < end; first += together) {
+        const std::int64_t columns = std::min(together, end - first);
         std::int64_t r = 0;
         for (; r + 4 <= rows_; r += 4) four(first, columns, r, out + r * columns_ + first);
         for (; r < rows_; ++r) one(first, columns, r, out + r * columns_ + first);

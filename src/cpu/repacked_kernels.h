@@ -13,7 +13,8 @@
 
 namespace hearth::cpu {
 
-inline constexpr std::int64_t repacked_panel = 2048;  // elements; the last may have fewer
+inline constexpr std::int64_t repacked_panel = 2048;   // elements; the last may have fewer
+inline constexpr std::int64_t most_repacked_rows = 4;  // of x, that weights meet at a time
 
 // `quads` times four rows of `depth` elements, whole blocks.
 struct RepackedMatrix {
@@ -33,12 +34,12 @@ struct RepackedKernels {
   // of that 256 elements become.
   void (*round[repacked_format_count])(const float* x, void* out, std::int64_t count);
   std::int64_t rounded_bytes[repacked_format_count];
-  // Products of one rounded row, or of four, with fours [first, first + count) of a matrix: out[r * stride +
-  // column], from the first of those columns on.
+  // Products of one rounded row or a few, so many as the place in the list says, with fours [first, first +
+  // count) of a matrix: out[r * stride + column], from the first of those columns on.
   using MultiplyRows = void (*)(const RepackedMatrix& matrix, std::int64_t first, std::int64_t count,
                                 const void* x, float* out, std::int64_t stride);
-  MultiplyRows multiply_row[repacked_format_count];
-  MultiplyRows multiply_four_rows[repacked_format_count];
+  MultiplyRows multiply_rows[most_repacked_rows][repacked_format_count];
+  std::int64_t few_rows;  // up to which they are faster than products in tiles
 };
 
 }  // namespace hearth::cpu

@@ -156,7 +156,7 @@ HEARTH_INLINE void multiply_runs(const Quad* weights, std::int64_t apart, std::i
 #pragma GCC unroll 4
       for (int r = 0; r < ROWS; ++r) sums[run][r] = no_sums();
     std::int64_t block = 0;
-    if constexpr (ROWS == 1 && RUNS == ColumnsOf<Quad>::runs && ColumnsOf<Quad>::woven > 0) {
+    if constexpr (ROWS == 1 && RUNS == ColumnsOf<Quad>::runs(1) && ColumnsOf<Quad>::woven > 0) {
       constexpr int woven = ColumnsOf<Quad>::woven;
       const Quad* at[RUNS];
       for (int run = 0; run < RUNS; ++run) at[run] = weights + (first + run * apart) * blocks;
@@ -200,7 +200,7 @@ template <typename Quad, int ROWS>
 void multiply_rows(const RepackedMatrix& matrix, std::int64_t first_quad, std::int64_t count, const void* x,
                    float* out, std::int64_t stride) {
   using X = typename ColumnsOf<Quad>::X;
-  constexpr int runs = ROWS > 1 ? 1 : ColumnsOf<Quad>::runs;
+  constexpr int runs = ColumnsOf<Quad>::runs(ROWS);
   const std::int64_t x_row = matrix.depth / Panel<Quad>::elements;
   for (std::int64_t first = 0; first < matrix.depth; first += repacked_panel) {
     const Panel<Quad> panel(matrix, first);
@@ -223,15 +223,20 @@ void multiply_rows(const RepackedMatrix& matrix, std::int64_t first_quad, std::i
 #define HEARTH_DEQUANTISE(dtype, Block, fours, Quad) dequantise<Quad>,
 #define HEARTH_ROUND(dtype, Block, fours, Quad) ColumnsOf<Quad>::round,
 #define HEARTH_ROUNDED_BYTES(dtype, Block, fours, Quad) 8 / pieces<Quad> * sizeof(ColumnsOf<Quad>::X),
-#define HEARTH_MULTIPLY_ROW(dtype, Block, fours, Quad) multiply_rows<Quad, 1>,
-#define HEARTH_MULTIPLY_FOUR_ROWS(dtype, Block, fours, Quad) multiply_rows<Quad, 4>,
+#define HEARTH_MULTIPLY_1(dtype, Block, fours, Quad) multiply_rows<Quad, 1>,
+#define HEARTH_MULTIPLY_2(dtype, Block, fours, Quad) multiply_rows<Quad, 2>,
+#define HEARTH_MULTIPLY_3(dtype, Block, fours, Quad) multiply_rows<Quad, 3>,
+#define HEARTH_MULTIPLY_4(dtype, Block, fours, Quad) multiply_rows<Quad, 4>,
 extern const RepackedKernels repacked_kernels_table = {true,
                                                        {HEARTH_REPACKED_FORMATS(HEARTH_REPACK)},
                                                        {HEARTH_REPACKED_FORMATS(HEARTH_DEQUANTISE)},
                                                        {HEARTH_REPACKED_FORMATS(HEARTH_ROUND)},
                                                        {HEARTH_REPACKED_FORMATS(HEARTH_ROUNDED_BYTES)},
-                                                       {HEARTH_REPACKED_FORMATS(HEARTH_MULTIPLY_ROW)},
-                                                       {HEARTH_REPACKED_FORMATS(HEARTH_MULTIPLY_FOUR_ROWS)}};
+                                                       {{HEARTH_REPACKED_FORMATS(HEARTH_MULTIPLY_1)},
+                                                        {HEARTH_REPACKED_FORMATS(HEARTH_MULTIPLY_2)},
+                                                        {HEARTH_REPACKED_FORMATS(HEARTH_MULTIPLY_3)},
+                                                        {HEARTH_REPACKED_FORMATS(HEARTH_MULTIPLY_4)}},
+                                                       repacked_few_rows};
 #else
 extern const RepackedKernels repacked_kernels_table = {};
 #endif

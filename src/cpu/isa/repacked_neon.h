@@ -494,31 +494,37 @@ HEARTH_INLINE void add_block(const Q6_Kx4& w, const XSixBits* x, std::int64_t x_
 
 // ---- by format: x, how many fours of rows are multiplied at a time, and how many blocks of them are woven,
 // if any
+constexpr std::int64_t repacked_few_rows = 5;  // more have not been measured
+
 template <typename Quad>
 struct ColumnsOf;
 template <>
 struct ColumnsOf<Q4_0x4> {
   using X = XPiece;
   static constexpr auto round = round_pieces<ForHalves, 8>;
-  static constexpr int runs = 3, woven = 2;
+  static constexpr int runs(int rows) { return rows > 1 ? 1 : 3; }
+  static constexpr int woven = 2;
 };
 template <>
 struct ColumnsOf<Q8_0x4> {
   using X = XPiece;
   static constexpr auto round = round_pieces<Plain, 0>;
-  static constexpr int runs = 3, woven = 0;
+  static constexpr int runs(int rows) { return rows > 1 ? 1 : 3; }
+  static constexpr int woven = 0;
 };
 template <>
 struct ColumnsOf<Q4_Kx4> {
   using X = XBlock;
   static constexpr auto round = round_blocks;
-  static constexpr int runs = 3, woven = 1;
+  static constexpr int runs(int rows) { return rows > 1 ? 1 : 3; }
+  static constexpr int woven = 1;
 };
 template <>
 struct ColumnsOf<Q6_Kx4> {
   using X = XSixBits;
   static constexpr auto round = round_six_bits;
-  static constexpr int runs = 2, woven = 0;
+  static constexpr int runs(int rows) { return rows > 1 ? 1 : 2; }
+  static constexpr int woven = 0;
 };
 
 }  // namespace
