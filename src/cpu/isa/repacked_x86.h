@@ -2,12 +2,8 @@
 // weights.
 //
 // A vector has several fours of neighbours beside each other, each of four rows; they are added up when a row
-// is done. x lies as such vectors are multiplied with it, each four neighbours four times: where several rows
-// of it meet the weights, instructions would be what takes the time.
+// is done.
 #pragma once
-
-#include <cstring>
-#include <type_traits>
 
 #include "cpu/isa/pieces.h"
 #include "cpu/isa/rounding.h"
@@ -17,31 +13,22 @@ namespace {
 
 // A run of 32 neighbours of x, rounded to 8 bits.
 struct alignas(16) XPiece {
-  std::int32_t q[32];    // each four of them four times
-  float scale;           // NaN where an element is not finite
-  std::int32_t sums[2];  // of both halves, times what of the weights stands for zero, taken away
-  float whole;           // the sum of the numbers
+  std::int8_t q[32];
+  float scale;   // NaN where an element is not finite
+  float sum[2];  // of the first half's numbers, scaled, and the second's
+  float whole;
 };
 struct XBlock {
   XPiece piece[8];
 };
 
-// ZERO: of the weights' numbers without a sign. HALVES: have scales of their own; else the first sum is that
-// of both.
-template <int ZERO, bool HALVES>
 void round_pieces(const float* x, void* out, std::int64_t count) {
   auto* to = static_cast<XPiece*>(out);
   for (std::int64_t p = 0; p < count / 32; ++p, ++to, x += 32) {
-    std::int8_t q[32];
-    const RoundedRun run = round_run(x, q);
-    std::int32_t fours[8];
-    std::memcpy(fours, q, sizeof fours);
-    for (int i = 0; i < 32; ++i) to->q[i] = fours[i / 4];
-    const std::int32_t all = run.sums[0] + run.sums[1];
+    const RoundedRun run = round_run(x, to->q);
     to->scale = run.scale;
-    to->sums[0] = -ZERO * (HALVES ? run.sums[0] : all);
-    to->sums[1] = -ZERO * run.sums[1];
-    to->whole = run.scale * static_cast<float>(all);
+    for (int half = 0; half < 2; ++half) to->sum[half] = run.scale * static_cast<float>(run.sums[half]);
+    to->whole = run.scale * static_cast<float>(run.sums[0] + run.sums[1]);
   }
 }
 
@@ -51,17 +38,21 @@ using Floats = __m512;
 constexpr int fours = 4;  // in a vector
 HEARTH_INLINE Ints load_ints(const void* from) { return _mm512_loadu_si512(from); }
 HEARTH_INLINE Ints no_ints() { return _mm512_setzero_si512(); }
-HEARTH_INLINE Ints ints_of(__m128i four) { return _mm512_zextsi128_si512(four); }
 HEARTH_INLINE Ints bytes_of(int value) { return _mm512_set1_epi8(static_cast<char>(value)); }
 HEARTH_INLINE Ints low_halves(Ints bytes) { return _mm512_and_si512(bytes, bytes_of(15)); }
 HEARTH_INLINE Ints high_halves(Ints bytes) {
   return _mm512_and_si512(_mm512_srli_epi16(bytes, 4), bytes_of(15));
 }
+// Each four neighbours of x for four rows.
+HEARTH_INLINE Ints spread(const std::int8_t* x) {
+  const __m512i places = _mm512_set_epi32(3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0);
+  return _mm512_permutexvar_epi32(
+      places, _mm512_castsi128_si512(_mm_loadu_si128(reinterpret_cast<const __m128i*>(x))));
+}
 HEARTH_INLINE Ints add_products(Ints sums, Ints w, Ints x) { return _mm512_dpbusd_epi32(sums, w, x); }
 HEARTH_INLINE Floats no_floats() { return _mm512_setzero_ps(); }
-HEARTH_INLINE Floats add_scaled(Floats floats, Ints sums, __m128 d, float scale) {
-  const Floats both = _mm512_mul_ps(_mm512_broadcast_f32x4(d), _mm512_set1_ps(scale));
-  return _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums), both, floats);
+HEARTH_INLINE Floats add_scaled(Floats floats, Ints sums, __m128 scale) {
+  return _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums), _mm512_broadcast_f32x4(scale), floats);
 }
 HEARTH_INLINE __m128 added_up(Floats floats) {
   return _mm_add_ps(_mm_add_ps(_mm512_castps512_ps128(floats), _mm512_extractf32x4_ps(floats, 1)),
@@ -75,19 +66,23 @@ HEARTH_INLINE Ints load_ints(const void* from) {
   return _mm256_loadu_si256(static_cast<const __m256i*>(from));
 }
 HEARTH_INLINE Ints no_ints() { return _mm256_setzero_si256(); }
-HEARTH_INLINE Ints ints_of(__m128i four) { return _mm256_zextsi128_si256(four); }
 HEARTH_INLINE Ints bytes_of(int value) { return _mm256_set1_epi8(static_cast<char>(value)); }
 HEARTH_INLINE Ints low_halves(Ints bytes) { return _mm256_and_si256(bytes, bytes_of(15)); }
 HEARTH_INLINE Ints high_halves(Ints bytes) {
   return _mm256_and_si256(_mm256_srli_epi16(bytes, 4), bytes_of(15));
 }
+// Each four neighbours of x for four rows.
+HEARTH_INLINE Ints spread(const std::int8_t* x) {
+  const __m256i places = _mm256_set_epi32(1, 1, 1, 1, 0, 0, 0, 0);
+  return _mm256_permutevar8x32_epi32(
+      _mm256_castsi128_si256(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(x))), places);
+}
 HEARTH_INLINE Ints add_products(Ints sums, Ints w, Ints x) {  // of w up to 127
   return _mm256_add_epi32(sums, _mm256_madd_epi16(_mm256_maddubs_epi16(w, x), _mm256_set1_epi16(1)));
 }
 HEARTH_INLINE Floats no_floats() { return _mm256_setzero_ps(); }
-HEARTH_INLINE Floats add_scaled(Floats floats, Ints sums, __m128 d, float scale) {
-  const Floats both = _mm256_mul_ps(_mm256_set_m128(d, d), _mm256_set1_ps(scale));
-  return _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums), both, floats);
+HEARTH_INLINE Floats add_scaled(Floats floats, Ints sums, __m128 scale) {
+  return _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums), _mm256_set_m128(scale, scale), floats);
 }
 HEARTH_INLINE __m128 added_up(Floats floats) {
   return _mm_add_ps(_mm256_castps256_ps128(floats), _mm256_extractf128_ps(floats, 1));
@@ -109,7 +104,7 @@ struct Sums {
   __m128 offsets;  // to be taken away
 
   HEARTH_INLINE void add(Ints sums, __m128 d, float x_scale) {
-    products = add_scaled(products, sums, d, x_scale);
+    products = add_scaled(products, sums, _mm_mul_ps(d, _mm_set1_ps(x_scale)));
   }
   HEARTH_INLINE void add_offset(__m128 offset, float x_sum) {
     offsets = _mm_fmadd_ps(offset, _mm_set1_ps(x_sum), offsets);
@@ -135,12 +130,9 @@ HEARTH_INLINE QuadPiece load_quad(const std::uint8_t (&q)[4][16]) {
   }
   return w;
 }
-// Neighbours of x for part `i` of a piece.
-HEARTH_INLINE Ints part_of(const XPiece& x, int i) { return load_ints(x.q + 4 * fours * i); }
-// A sum to begin with, for each row.
-HEARTH_INLINE Ints beginning_with(std::int32_t sum) { return ints_of(_mm_set1_epi32(sum)); }
-HEARTH_INLINE Ints add_products(Ints sums, const QuadPiece& w, const XPiece& x) {
-  for (int i = 0; i < parts_of_piece; ++i) sums = add_products(sums, w.part[i], part_of(x, i));
+HEARTH_INLINE Ints products_of(const QuadPiece& w, const std::int8_t* x) {
+  Ints sums = no_ints();
+  for (int i = 0; i < parts_of_piece; ++i) sums = add_products(sums, w.part[i], spread(x + 4 * fours * i));
   return sums;
 }
 
@@ -150,34 +142,29 @@ HEARTH_INLINE void add_block(const Q4_0x4& w, const XPiece* x, std::int64_t x_ro
   const QuadPiece q = load_quad(w.q);
   const __m128 d = half_values(w.d);
 #pragma GCC unroll 4
-  for (int r = 0; r < ROWS; ++r, x += x_row)
-    sums[r].add(add_products(beginning_with(x->sums[0]), q, *x), d, x->scale);
+  for (int r = 0; r < ROWS; ++r, x += x_row) {
+    sums[r].add(products_of(q, x->q), d, x->scale);
+    sums[r].add_offset(d, 8 * x->whole);
+  }
 }
 
-// Numbers with a sign: with VNNI 128 is added to them, else x gets their signs.
-#if defined(__AVX512VNNI__)
-constexpr int zero_of_bytes = 128;
-#else
-constexpr int zero_of_bytes = 0;
-#endif
 template <int ROWS>
 HEARTH_INLINE void add_block(const Q8_0x4& w, const XPiece* x, std::int64_t x_row, Sums (&sums)[ROWS]) {
   const __m128 d = half_values(w.d);
-  QuadPiece q;
-  for (int i = 0; i < parts_of_piece; ++i) q.part[i] = load_ints(w.q[fours * i]);
-#if defined(__AVX512VNNI__)
-  for (Ints& part : q.part) part = _mm512_xor_si512(part, bytes_of(zero_of_bytes));
-#endif
 #pragma GCC unroll 4
   for (int r = 0; r < ROWS; ++r, x += x_row) {
-#if defined(__AVX512VNNI__)
-    sums[r].add(add_products(beginning_with(x->sums[0]), q, *x), d, x->scale);
-#else
     Ints products = no_ints();
-    for (int i = 0; i < parts_of_piece; ++i)
-      products =
-          add_products(products, _mm256_abs_epi8(q.part[i]), _mm256_sign_epi8(part_of(*x, i), q.part[i]));
+    for (int i = 0; i < parts_of_piece; ++i) {
+      const Ints bytes = load_ints(w.q[fours * i]), four = spread(x->q + 4 * fours * i);
+#if defined(__AVX512VNNI__)
+      products = add_products(products, _mm512_xor_si512(bytes, bytes_of(128)), four);  // 128 more
+#else
+      products = add_products(products, _mm256_abs_epi8(bytes), _mm256_sign_epi8(four, bytes));
+#endif
+    }
     sums[r].add(products, d, x->scale);
+#if defined(__AVX512VNNI__)
+    sums[r].add_offset(d, 128 * x->whole);
 #endif
   }
 }
@@ -195,7 +182,7 @@ HEARTH_INLINE void add_block(const Q4_Kx4& w, const XBlock* x, std::int64_t x_ro
     const XBlock* row = x;
 #pragma GCC unroll 4
     for (int r = 0; r < ROWS; ++r, row += x_row) {
-      sums[r].add(add_products(no_ints(), q, row->piece[p]), scale, row->piece[p].scale);
+      sums[r].add(products_of(q, row->piece[p].q), scale, row->piece[p].scale);
       sums[r].add_offset(scaled_offset, row->piece[p].whole);
     }
   }
@@ -236,10 +223,11 @@ HEARTH_INLINE void add_block(const Q6_Kx4& w, const XBlock* x, std::int64_t x_ro
 #pragma GCC unroll 4
     for (int r = 0; r < ROWS; ++r, row += x_row) {
       const XPiece& piece = row->piece[s / 2];
-      Ints products = beginning_with(piece.sums[s % 2]);
+      Ints products = no_ints();
       for (int i = 0; i < parts_of_half; ++i)
-        products = add_products(products, part[i], part_of(piece, s % 2 * parts_of_half + i));
+        products = add_products(products, part[i], spread(piece.q + 16 * (s % 2) + 4 * fours * i));
       sums[r].add(products, scale, piece.scale);
+      sums[r].add_offset(scale, 32 * piece.sum[s % 2]);
     }
   }
 }
@@ -249,18 +237,9 @@ constexpr std::int64_t repacked_few_rows = 8;
 
 // ---- by format: x, and how many fours of rows are multiplied at a time (none are woven)
 template <typename Quad>
-constexpr int zero_of = 0;
-template <>
-constexpr int zero_of<Q4_0x4> = 8;
-template <>
-constexpr int zero_of<Q8_0x4> = zero_of_bytes;
-template <>
-constexpr int zero_of<Q6_Kx4> = 32;
-
-template <typename Quad>
 struct ColumnsOf {
   using X = std::conditional_t<pieces<Quad> == 1, XPiece, XBlock>;
-  static constexpr auto round = round_pieces<zero_of<Quad>, std::is_same_v<Quad, Q6_Kx4>>;
+  static constexpr auto round = round_pieces;
   static constexpr int runs(int rows) { return fours == 4 && pieces<Quad> == 1 && rows == 1 ? 4 : 2; }
   static constexpr int woven = 0;
 };
