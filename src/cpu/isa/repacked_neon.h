@@ -492,10 +492,10 @@ HEARTH_INLINE void add_block(const Q6_Kx4& w, const XSixBits* x, std::int64_t x_
   for (int r = 0; r < ROWS; ++r) sums[r] = vfmaq_f32(sums[r], products_of_block[r], d);
 }
 
-// ---- by format: x, how many fours of rows are multiplied at a time, and how many blocks of them are woven,
-// if any
 constexpr std::int64_t repacked_few_rows = 5;  // more have not been measured
 
+// ---- by format: x, how many fours of rows are multiplied at a time, and how many blocks of them are woven,
+// if any
 template <typename Quad>
 struct ColumnsOf;
 template <>
