@@ -1,6 +1,8 @@
 // Between blocks and planes. The kernels that read planes are in kernels/quantised.h.
 #include "gpu/block_planes.h"
 
+#include <array>
+#include <cstdint>
 #include <cstring>
 #include <span>
 
@@ -68,16 +70,77 @@ void for_each_part(DType format, std::size_t bytes, const Move& move) {
   });
 }
 
+// The twelve bytes of q4_k and q5_k that have eight scales and eight offsets of six bits. In planes the
+// scales of two neighbouring sub-blocks and then their offsets follow each other in 24 bits, of which each of
+// three words has a byte: one byte for each two sub-blocks.
+bool has_sub_scales(DType format) { return format == DType::q4_k || format == DType::q5_k; }
+constexpr std::size_t first_sub_scale = 4;
+
+using SubScales = std::array<std::uint8_t, 12>;
+
+SubScales to_planes(const SubScales& block) {
+  SubScales planes;
+  for (unsigned pair = 0; pair < 4; ++pair) {
+    std::uint32_t fields = 0;
+    for (unsigned i = 0; i < 2; ++i) {
+      const unsigned sub = 2 * pair + i, early = sub % 4;
+      const unsigned scale = sub < 4 ? block[sub] & 63 : (block[8 + early] & 15) | block[early] >> 6 << 4;
+      const unsigned offset =
+          sub < 4 ? block[4 + sub] & 63 : block[8 + early] >> 4 | block[4 + early] >> 6 << 4;
+      fields |= scale << 6 * i | offset << (12 + 6 * i);
+    }
+    for (unsigned word = 0; word < 3; ++word)
+      planes[4 * word + pair] = static_cast<std::uint8_t>(fields >> 8 * word);
+  }
+  return planes;
+}
+
+SubScales to_block(const SubScales& planes) {
+  SubScales block{};
+  for (unsigned sub = 0; sub < 8; ++sub) {
+    const unsigned pair = sub / 2, early = sub % 4;
+    const std::uint32_t fields =
+        (planes[pair] | std::uint32_t{planes[4 + pair]} << 8 | std::uint32_t{planes[8 + pair]} << 16) >>
+        6 * (sub % 2);
+    const unsigned scale = fields & 63, offset = fields >> 12 & 63;
+    const auto put = [&](unsigned at, unsigned bits) {
+      block[at] = static_cast<std::uint8_t>(block[at] | bits);
+    };
+    if (sub < 4) {
+      put(sub, scale);
+      put(4 + sub, offset);
+    } else {
+      put(early, scale >> 4 << 6);
+      put(4 + early, offset >> 4 << 6);
+      put(8 + early, (scale & 15) | (offset & 15) << 4);
+    }
+  }
+  return block;
+}
+
+// Of a block that is where it is to be.
+template <typename Order>
+void reorder_sub_scales(std::byte* block, Order order) {
+  SubScales scales;
+  std::memcpy(scales.data(), block + first_sub_scale, scales.size());
+  scales = order(scales);
+  std::memcpy(block + first_sub_scale, scales.data(), scales.size());
+}
+
 }  // namespace
 
 void blocks_to_planes(DType format, const std::byte* blocks, std::byte* planes, std::size_t bytes) {
+  const bool reorders = has_sub_scales(format);
   for_each_part(format, bytes, [&](std::size_t from, std::size_t to, std::size_t size) {
     std::memcpy(planes + to, blocks + from, size);
+    if (reorders) reorder_sub_scales(planes + to, to_planes);
   });
 }
 void planes_to_blocks(DType format, const std::byte* planes, std::byte* blocks, std::size_t bytes) {
+  const bool reorders = has_sub_scales(format);
   for_each_part(format, bytes, [&](std::size_t to, std::size_t from, std::size_t size) {
     std::memcpy(blocks + to, planes + from, size);
+    if (reorders) reorder_sub_scales(blocks + to, to_block);
   });
 }
 

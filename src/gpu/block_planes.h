@@ -1,6 +1,6 @@
 // How quantised weights lie in the memory of a GPU: parts of each block that are read together stand
-// together, for all blocks of a tensor one after another, so that packets of 16 bytes are aligned. No byte
-// more or less than in a file.
+// together, for all blocks of a tensor one after another, so that packets of 16 bytes are aligned, and scales
+// of six bits in an order of their own. No byte more or less than in a file.
 #pragma once
 
 #include <cstddef>

@@ -38,6 +38,11 @@ struct Scales {
 struct RunWords {
   u32 q[4];
 };
+// Of two sub-blocks: sub_fields(), and what these are multiplied with.
+struct SubBlocks {
+  u32 fields;
+  f32 scale, offset;
+};
 
 DEVICE u32 word(const u8* at) { return *reinterpret_cast<const u32*>(at); }
 DEVICE u32 half_word(const u8* at) { return *reinterpret_cast<const u16*>(at); }
@@ -293,19 +298,25 @@ struct q3_k {
     return {d, 4 * d};
   }
 };
-// The scale of sub-block `sub`, of the one behind it, and their offsets, as bytes; from the first 16 bytes of
-// a block of q4_k or q5_k. `sub` is even.
-DEVICE u32 sub_scale_bytes(const Packet<u32, 4>& head, u32 sub) {
-  const u32 shift = sub % 4 * 8;
-  const u32 both = (head.element[1] >> shift & 0xffffu) | head.element[2] >> shift << 16;
-  const u32 more = head.element[3] >> shift & 0xffffu;
-  const u32 late = (more & 0x0f0fu) | (more & 0xf0f0u) << 12 | (both >> 2 & 0x30303030u);
-  return sub < 4 ? both & 0x3f3f3f3fu : late;
+// Byte number `which` of three words, side by side; the fourth byte counts for nothing.
+DEVICE u32 byte_of_each(u32 first, u32 second, u32 third, u32 which) {
+#ifdef HEARTH_AMD
+  const u32 two = __builtin_amdgcn_perm(second, first, which | (which + 4) << 8 | 0x0c0c0000u);
+  return __builtin_amdgcn_perm(third, two, 0x0c000100u | (which + 4) << 16);
+#else
+  const u32 two = __byte_perm(first, second, which | (which + 4) << 4);
+  return __byte_perm(two, third, 0x0010u | (which + 4) << 8);
+#endif
+}
+// The scale of sub-block `sub`, of the one behind it, and their offsets, six bits each from the lowest on;
+// from the first 16 bytes of a block of q4_k or q5_k. `sub` is even. (Their order is gpu/block_planes.cpp's.)
+DEVICE u32 sub_fields(const Packet<u32, 4>& head, u32 sub) {
+  return byte_of_each(head.element[1], head.element[2], head.element[3], sub / 2);
 }
 DEVICE Scales sub_scales(const Packet<u32, 4>& head, u32 sub, int half) {
-  const u32 bytes = sub_scale_bytes(head, sub) >> 8 * half;
-  return {half_of(head.element[0]) * (f32)(bytes & 255),
-          half_of(head.element[0] >> 16) * (f32)(bytes >> 16 & 255)};
+  const u32 fields = sub_fields(head, sub) >> 6 * half;
+  return {half_of(head.element[0]) * (f32)(fields & 63),
+          half_of(head.element[0] >> 16) * (f32)(fields >> 12 & 63)};
 }
 struct q4_k {
   static constexpr int elements = 256;
@@ -324,6 +335,10 @@ struct q4_k {
   }
   static DEVICE RunWords words(const Pair& pair, int half) { return cut(pair.q, 4 * half, 0x0f0f0f0fu); }
   static DEVICE Scales scales(const Pair& pair, int half) { return sub_scales(pair.head, pair.sub, half); }
+  static DEVICE SubBlocks sub_blocks(const Pair& pair) {
+    const u32 d = pair.head.element[0];
+    return {sub_fields(pair.head, pair.sub), half_of(d), half_of(d >> 16)};
+  }
 };
 struct q5_k {
   static constexpr int elements = 256;
@@ -508,10 +523,15 @@ DEVICE PairHalfScales half_scales(const typename Format::Pair& pair) {
   if constexpr (same_type<Format, q4_k> || same_type<Format, q5_k>) {
     // In f16 throughout, for both runs at once.
     constexpr u32 middle = Format::middle == 8 ? 0x48004800u : 0x4c004c00u;  // as f16
-    const u32 bytes = sub_scale_bytes(pair.head, pair.sub);
+    const u32 fields = sub_fields(pair.head, pair.sub);
     const u32 d = twice<0>(pair.head.element[0]), dmin = twice<1>(pair.head.element[0]);
-    const u32 q = add_f16_pairs(above_1024<0>(bytes), 0xe400e400u);
-    const u32 minus_offset = multiply_add_f16_pairs(above_1024<2>(bytes), 0xbc00bc00u, 0x64006400u);
+    // Two fields behind 0x64 each: 1024 + what they are.
+    const auto above = [](u32 first, u32 second) {
+      return and_or(first, 63, 0x64006400u) | (second & 63u << 16);
+    };
+    const u32 q = add_f16_pairs(above(fields, fields << 10), 0xe400e400u);
+    const u32 minus_offset =
+        multiply_add_f16_pairs(above(fields >> 12, fields >> 2), 0xbc00bc00u, 0x64006400u);
     const u32 scales = multiply_f16_pairs(q, d);
     const u32 middles =
         multiply_add_f16_pairs(multiply_f16_pairs(q, middle), d, multiply_f16_pairs(minus_offset, dmin));

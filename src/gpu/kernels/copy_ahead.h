@@ -28,12 +28,31 @@ class CopyAhead {
 #endif
 };
 
-#if defined(HEARTH_NVIDIA) && __CUDA_ARCH__ >= 800
 // Starts a copy of 16 bytes, or of zeros where they are not `there`; `from` must be readable either way.
+// Where nothing goes on by itself, it is done at once.
 DEVICE void start_copy_or_zero(void* to, const void* from, bool there) {
+#if defined(HEARTH_NVIDIA) && __CUDA_ARCH__ >= 800
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"((u32)__cvta_generic_to_shared(to)),
                "l"(from), "r"(there ? 16 : 0)
                : "memory");
-}
-DEVICE void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+#else
+  *reinterpret_cast<Unit16*>(to) = there ? *reinterpret_cast<const Unit16*>(from) : Unit16{};
 #endif
+}
+// A thread's copies since the last end are one group; it waits until all but the last LEFT groups are there.
+DEVICE void end_of_copies() {
+#if defined(HEARTH_NVIDIA) && __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+template <int LEFT>
+DEVICE void wait_for_copies() {
+#if defined(HEARTH_NVIDIA) && __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
+#endif
+}
+DEVICE void wait_for_copies() {
+#if defined(HEARTH_NVIDIA) && __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}

@@ -3,6 +3,7 @@
 // that it waits for nobody else's copies.
 #pragma once
 
+#include "copy_ahead.h"
 #include "quantised.h"
 
 namespace streamed {
@@ -52,20 +53,6 @@ DEVICE void copy_units(u32 to, const u8* from, u32 own_lane, u32 there) {
     copy<UNIT, FIRST * UNIT>(to, from);
   if constexpr (FIRST + WAVE < COUNT) copy_units<UNIT, COUNT, WHOLE, FIRST + WAVE>(to, from, own_lane, there);
 }
-DEVICE void end_of_slot() {
-#ifdef HEARTH_NVIDIA
-  asm volatile("cp.async.commit_group;" ::: "memory");
-#endif
-}
-// Until all but the last LEFT slots are there, for all lanes.
-template <int LEFT>
-DEVICE void wait_for_slot() {
-#ifdef HEARTH_NVIDIA
-  asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
-#endif
-  wave_barrier();
-}
-
 // ---- what a slot holds ----
 //
 // A portion of each of a wave's columns. Work has portions (of a row), a Cursor with which the next portion
@@ -92,7 +79,7 @@ struct BlockPortions : quantised::WaveColumns<ROWS, Pairing, THREADS, TOGETHER> 
   static constexpr int column_bytes = (blocks_in_portion * (PLANES + ...) + 15) / 16 * 16;
   static constexpr u32 slot_bytes = columns_at_once * column_bytes;
   static constexpr int upper = Format::nibbles ? 16 : 1;
-  static constexpr f32 unit = 1.0f / upper;
+  static constexpr f32 unit = PAIRS == 2 && Format::pairs_share_scales ? 1 : 1.0f / upper;
 
   const Blocks& blocks;
   u32 portions, in_row;  // in_row: pairs
@@ -150,17 +137,24 @@ struct BlockPortions : quantised::WaveColumns<ROWS, Pairing, THREADS, TOGETHER> 
     for (int c = 0; c < columns_at_once; ++c) {
       quantised::RunWords words[PAIRS][2];
       quantised::Scales scales[PAIRS][2];
+      quantised::SubBlocks sub_blocks;  // or these
 #pragma unroll
       for (int k = 0; k < PAIRS; ++k) {
-        const auto held = Format::pair(Blocks{slot + c * column_bytes, blocks_in_portion},
-                                       places[k] / pairs_in_block, places[k] % pairs_in_block);
+        const u32 block = (neighbours ? own : places[k]) / pairs_in_block;
+        const auto held = Format::pair(Blocks{slot + c * column_bytes, blocks_in_portion}, block,
+                                       places[k] % pairs_in_block);
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
+        for (int half = 0; half < 2; ++half)
           if constexpr (Format::nibbles)
             words[k][half] = quantised::cut(held.q, 0, half == 0 ? 0x0f0f0f0fu : 0xf0f0f0f0u);
           else
             words[k][half] = Format::words(held, half);
-          scales[k][half] = there[k] ? Format::scales(held, half) : quantised::Scales{0, 0};
+        if constexpr (neighbours) {
+          if (k == 0) sub_blocks = Format::sub_blocks(held);
+        } else {
+#pragma unroll
+          for (int half = 0; half < 2; ++half)
+            scales[k][half] = there[k] ? Format::scales(held, half) : quantised::Scales{0, 0};
         }
       }
 #pragma unroll
@@ -181,7 +175,11 @@ struct BlockPortions : quantised::WaveColumns<ROWS, Pairing, THREADS, TOGETHER> 
                                                  : dot4((i32)bytes, (i32)x.element[i], dot);
             }
           }
-        add(sums.of[r * columns_at_once + c], dots, scales, row, first, places);
+        f32& sum = sums.of[r * columns_at_once + c];
+        if constexpr (neighbours)
+          add_sub_blocks(sum, dots, sub_blocks, row, first, places);
+        else
+          add(sum, dots, scales, row, first, places);
       }
     }
   }
@@ -222,18 +220,39 @@ struct BlockPortions : quantised::WaveColumns<ROWS, Pairing, THREADS, TOGETHER> 
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const Rounding* const of_half = roundings + (row * 2 + half) * in_row + first;
-        const i32 by = half == 0 ? upper : 1;
-        if constexpr (neighbours && !APART) {
-          const auto both = *reinterpret_cast<const Packet<Rounding, 2>*>(of_half + own_lane * PAIRS);
-          add_scaled(sum, (dots[0][half] + dots[1][half]) * by, scales[0][half],
-                     {both.element[0].scale, both.element[0].sum + both.element[1].sum});
-        } else {
 #pragma unroll
-          for (int k = 0; k < PAIRS; ++k)
-            add_scaled(sum, dots[k][half] * by, scales[k][half], of_half[places[k]]);
-        }
+        for (int k = 0; k < PAIRS; ++k)
+          add_scaled(sum, dots[k][half] * (half == 0 ? upper : 1), scales[k][half], of_half[places[k]]);
       }
     }
+  }
+  // Of pairs that have the same two sub-blocks. Fields are converted where they are: what they are too large
+  // by is taken from x.
+  DEVICE void add_sub_blocks(f32& sum, const i32 (&dots)[PAIRS][2], const quantised::SubBlocks& of, u32 row,
+                             u32 first, const u32 (&places)[PAIRS]) const {
+    f32 scaled = 0, offset = 0;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const Rounding* const of_half = roundings + (row * 2 + half) * in_row + first;
+      const int field = 6 * half;
+      const f32 dot_unit = 1.0f / ((1 << field) * (half == 1 ? upper : 1));
+      constexpr f32 offset_unit = 1.0f / (1 << 12);
+      f32 product, x_sum;
+      if constexpr (APART) {
+        const Rounding one = of_half[places[0]], other = of_half[places[1]];
+        product =
+            ::fmaf(one.scale * dot_unit, (f32)dots[0][half], other.scale * dot_unit * (f32)dots[1][half]);
+        x_sum = one.sum + other.sum;
+      } else {
+        const auto both = *reinterpret_cast<const Packet<Rounding, 2>*>(of_half + own_lane * PAIRS);
+        product = both.element[0].scale * dot_unit * (f32)(dots[0][half] + dots[1][half]);
+        x_sum = both.element[0].sum + both.element[1].sum;
+      }
+      scaled = ::fmaf((f32)(of.fields & 63u << field), product, scaled);
+      offset = ::fmaf((f32)(of.fields & 63u << (12 + field)), x_sum * (offset_unit / (1 << field)), offset);
+    }
+    sum = ::fmaf(of.scale, scaled, sum);
+    sum = ::fmaf(-of.offset, offset, sum);
   }
 };
 
@@ -404,11 +423,12 @@ class Stream {
         cursor_ = work_.cursor(column_, portion_);
       }
     }
-    end_of_slot();
+    end_of_copies();
   }
   // The oldest slot is the one to be filled next.
   DEVICE const u8* wait(int slot) const {
-    wait_for_slot<SLOTS - 1>();
+    wait_for_copies<SLOTS - 1>();
+    wave_barrier();  // for all lanes
     return shared_pointer(slots_ + slot * Work::slot_bytes);
   }
 
