@@ -13,6 +13,7 @@
 #include "gpu/kernels.h"
 #include "gpu/launch_recorder.h"
 #include "hearth/hearth.h"
+#include "tensor/key_value_cache.h"
 
 namespace hearth::gpu {
 namespace {
@@ -193,6 +194,32 @@ TEST(AbsentDevice, ACacheIsCopiedBeforeTheNextKernelBegins) {
   EXPECT_TRUE(launches[1].starts_early);
   EXPECT_FALSE(launches[2].starts_early);
   EXPECT_TRUE(launches[3].starts_early);
+}
+
+// Before it waits for the kernel in front, attention looks at where it is, if nothing before it writes that:
+// what goes on to the next place behind it does not count.
+TEST(AbsentDevice, PositionsAreReadEarlyUntilAStepWritesThem) {
+  const auto reads_early = [](bool goes_on_first) {
+    const Absent absent("sm_90");
+    const Tensor q = given({1, 8, 64}), keys = given({64, 2, 64}, DType::f16);
+    const Tensor sequences = given({1}, DType::i64), table = given({1, 4}, DType::i64);
+    Tensor positions = given({1}, DType::i64);
+    Compiled step([&](const std::vector<Tensor>&) {
+      if (goes_on_first) positions.assign(positions + 1);
+      const Tensor seen =
+          cached_attention(q * 2, keys, keys, sequences, positions, table, {.scale = 1, .page = 16});
+      if (!goes_on_first) positions.assign(positions + 1);
+      return std::vector<Tensor>{seen};
+    });
+    step({});
+    for (const NotedKernel& kernel : absent.gpu().kernels())
+      if (kernel.name == "cached_attention")
+        return kernel.source.text.find("[] { after_previous(); }") != std::string::npos;
+    ADD_FAILURE() << "no kernel of attention";
+    return false;
+  };
+  EXPECT_TRUE(reads_early(false));
+  EXPECT_FALSE(reads_early(true));
 }
 
 TEST(AbsentDevice, AKernelIsNotedOnceWithItsLargestLaunch) {

@@ -138,7 +138,7 @@ struct Step {
   std::uint32_t x_run = 0;                                // of a quantised_matmul; 0: x is there as it is
   std::optional<TurnedParts> turned_parts;                // of a concat
   std::optional<AttentionGradients> attention_gradients;  // of a concat
-  std::uint32_t steady = 0;  // a bit for each input that is a leaf which no step of the plan writes to
+  std::uint32_t steady = 0;  // a bit for each input that is a leaf which no step before this one writes to
 };
 
 struct KernelArguments {

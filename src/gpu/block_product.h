@@ -55,7 +55,7 @@ class BlockProduct : public MatmulKernel {
   std::optional<HeadStore> stored_;
   std::optional<RoundedRows> rounds_;  // its result
   std::optional<float> epsilon_;       // of the norm, where x goes through one
-  bool steady_weights_;                // nothing in the plan writes them
+  bool steady_weights_;                // nothing before it in the plan writes them
 
  private:
   std::uint64_t blocks_;

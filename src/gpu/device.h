@@ -39,6 +39,8 @@ struct Function {
 class Arguments {
  public:
   template <class T>
+  void add(const T&&) = delete;  // it would be gone by then
+  template <class T>
   void add(const T& value) {
     static_assert(std::is_trivially_copyable_v<T>);
     pointers_.push_back(const_cast<void*>(static_cast<const void*>(&value)));

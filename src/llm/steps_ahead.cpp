@@ -18,8 +18,9 @@ struct StepsAhead::Batch {
   Tensor tokens, sequences, positions, slots, table;  // as DecoderInput
   std::vector<std::int64_t> table_now;
   SamplerGuess guess;
-  // Give what a step has chosen, by its best tokens and its scores, and go on to that.
-  Compiled::Function go_on_to_best, go_on_to_guess;
+  // A step that goes on to what it has chosen: the best tokens, or what samplers will probably choose. Gives
+  // the tokens and the scores.
+  std::optional<Compiled> best, guessed;
   // Of the host, for what two steps have chosen, and for scores.
   std::shared_ptr<std::byte> chosen;
   std::size_t bytes, turn = 0;
@@ -56,7 +57,7 @@ void overwrite(const Tensor& target, const std::vector<std::int64_t>& values) {
 // The best token of each row of scores, or -1 where nothing is better than -infinity.
 Tensor checked(const Tensor& best, const Tensor& scores) {
   const Tensor top = squeeze(take_along(scores, unsqueeze(best, 1), 1), {1});
-  return where(top > -std::numeric_limits<double>::infinity(), best, full(best.shape(), -1, DType::i64));
+  return where(top > -std::numeric_limits<double>::infinity(), best, full({}, -1, DType::i64));
 }
 
 }  // namespace
@@ -65,14 +66,7 @@ bool StepsAhead::possible(const Model::State& model) {
   return model.device.kind != DeviceKind::cpu && model.stages.size() == 1;
 }
 
-StepsAhead::StepsAhead(Model::State& model)
-    : model_(model), step_([&model](const std::vector<Tensor>& in) {
-        DecoderInput input;
-        input.tokens = in[0], input.sequences = in[1], input.positions = in[2], input.slots = in[3];
-        input.table = in[4];
-        const Tensor scores = model.scores_of(input);
-        return std::vector<Tensor>{argmax(scores, 1), scores};
-      }) {}
+StepsAhead::StepsAhead(Model::State& model) : model_(model) {}
 
 StepsAhead::~StepsAhead() = default;
 
@@ -112,17 +106,23 @@ StepsAhead::Batch& StepsAhead::batch_of(std::size_t count) {
   made->table = numbers(made->table_now, {n, model_.pages()}, device);
   made->bytes = count * sizeof(std::int64_t);
   made->chosen = host_memory(device, 2 * made->bytes);
-  const auto go_on = [b = made.get()](const Tensor& chosen) {
-    b->tokens.assign(maximum(chosen, full(chosen.shape(), 0, DType::i64)));
-    b->positions.assign(b->positions + 1);
-    b->slots.assign(b->slots + 1);
-    return std::vector<Tensor>{chosen};
+  const auto step = [this, b = made.get()](const auto& choose) {
+    return Compiled([this, b, choose](const std::vector<Tensor>&) {
+      DecoderInput input;
+      input.tokens = b->tokens, input.sequences = b->sequences, input.positions = b->positions;
+      input.slots = b->slots, input.table = b->table;
+      const Tensor scores = model_.scores_of(input), chosen = choose(scores, argmax(scores, 1));
+      // One kernel does all of this, since it depends on one thing.
+      const Tensor appended = (chosen >= 0).to(DType::i64);
+      b->tokens.assign(maximum(chosen, full({}, 0, DType::i64)));
+      b->positions.assign(b->positions + appended);
+      b->slots.assign(b->slots + appended);
+      return std::vector<Tensor>{chosen, scores};
+    });
   };
-  made->go_on_to_best =
-      compile([go_on](const std::vector<Tensor>& in) { return go_on(checked(in[0], in[1])); });
-  made->go_on_to_guess = compile([go_on, b = made.get()](const std::vector<Tensor>& in) {
-    return go_on(b->guess.tokens(in[1], in[0]));
-  });
+  made->best.emplace(step([](const Tensor& scores, const Tensor& best) { return checked(best, scores); }));
+  made->guessed.emplace(step(
+      [b = made.get()](const Tensor& scores, const Tensor& best) { return b->guess.tokens(scores, best); }));
   batch = std::move(made);
   return *batch;
 }
@@ -152,16 +152,13 @@ void StepsAhead::set_places(Batch& batch, std::span<const Piece> pieces, std::si
 
 StepsAhead::Step StepsAhead::launch(Batch& batch, std::span<const Sampler* const> samplers,
                                     std::size_t after) {
-  const std::vector<Tensor> best_and_scores =
-      step_({batch.tokens, batch.sequences, batch.positions, batch.slots, batch.table});
   std::byte* const memory = batch.chosen.get() + batch.turn * batch.bytes;
   batch.turn = 1 - batch.turn;
   if (samplers.empty())
-    return {start_reading(batch.go_on_to_best(best_and_scores)[0], memory),
-            reinterpret_cast<const std::int64_t*>(memory)};
+    return {start_reading((*batch.best)({})[0], memory), reinterpret_cast<const std::int64_t*>(memory)};
   batch.guess.follow(samplers, after);
-  const Tensor chosen = batch.go_on_to_guess(best_and_scores)[0];
-  const Tensor& scores = best_and_scores[1];
+  const std::vector<Tensor> chosen_and_scores = (*batch.guessed)({});
+  const Tensor &chosen = chosen_and_scores[0], &scores = chosen_and_scores[1];
   auto room = batch.room(model_.device, scores.nbytes());
   auto download = start_reading(scores, reinterpret_cast<std::byte*>(room.get()));
   return {start_reading(chosen, memory), reinterpret_cast<const std::int64_t*>(memory), std::move(room),

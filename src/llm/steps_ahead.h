@@ -59,7 +59,6 @@ class StepsAhead {
   Step launch(Batch& batch, std::span<const Sampler* const> samplers, std::size_t after);
 
   Model::State& model_;
-  Compiled step_;
   std::map<std::size_t, std::unique_ptr<Batch>> batches_;
   Expected expected_;
   std::unique_ptr<Step> begun_;  // with what is expected

@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <unordered_set>
+#include <unordered_map>
 
 #include "hearth/config.h"
 #include "plan/added_gradients.h"
@@ -37,18 +37,27 @@ std::string describe(const DraftStep& draft) {
 
 using Kernels = std::vector<std::shared_ptr<const Kernel>>;
 
-// Leaves whose memory may become a result's are written to, all others only read.
+// A leaf whose memory may become a result's is written to by the step that makes it; until then it is only
+// read, as all others are.
 void mark_steady_inputs(const LinearGraph& graph, const std::vector<Replacement>& replacements,
                         Drafts& drafts) {
-  std::unordered_set<const Node*> replaced;
-  for (const Replacement& replacement : replacements) replaced.insert(replacement.leaf);
-  for (DraftStep& draft : drafts.steps) {
+  std::unordered_map<std::uint32_t, std::size_t> made_by;  // root -> step
+  for (std::size_t step = 0; step < drafts.steps.size(); ++step)
+    for (const std::uint32_t root : drafts.steps[step].outputs) made_by.emplace(root, step);
+  std::unordered_map<const Node*, std::size_t> written_by;
+  for (const Replacement& replacement : replacements) {
+    const auto made = made_by.find(drafts.values[drafts.canonical[graph.outputs[replacement.result]]].root);
+    written_by[replacement.leaf] = made != made_by.end() ? made->second : 0;
+  }
+  for (std::size_t index = 0; index < drafts.steps.size(); ++index) {
+    DraftStep& draft = drafts.steps[index];
     const std::size_t count = std::min<std::size_t>(draft.inputs.size(), 32);
     for (std::size_t i = 0; i < count; ++i) {
       const std::uint32_t root = draft.inputs[i].root;
-      if (root >= graph.nodes.size()) continue;  // a step makes it
-      // A number that is read as memory is written by a step.
-      if (graph.ops[root] == Op::value && !replaced.contains(graph.nodes[root])) draft.step.steady |= 1u << i;
+      if (root >= graph.nodes.size()) continue;    // a step makes it
+      if (graph.ops[root] != Op::value) continue;  // a number that is read as memory is written by a step
+      const auto written = written_by.find(graph.nodes[root]);
+      if (written == written_by.end() || index < written->second) draft.step.steady |= 1u << i;
     }
   }
 }
