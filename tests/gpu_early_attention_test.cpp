@@ -1,6 +1,7 @@
-// Attention that reads old keys and values before it waits for the kernel that stores the newest ones. Only
-// sm_90 has it in its plans (gpu/key_value_cache.cpp); here other GPUs run its kernel, too. Its waiting is
-// what puts the newest keys and values into the cache.
+// Attention that reads old keys and values before it waits for the kernel that stores the newest ones, and
+// attention whose keys and values are on their way through shared memory. Only sm_90 has them in its plans
+// (gpu/key_value_cache.cpp); here other GPUs run their kernel, too. Its waiting is what puts the newest keys
+// and values into the cache.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -15,14 +16,17 @@ namespace {
 
 #include "gpu/kernels/key_value_cache_arguments.h"
 
-constexpr int threads = 256, heads = 6, groups = 3, page = 8, pages = 40, sequences = 2;
+constexpr int heads = 6, groups = 3, page = 8, pages = 40, sequences = 2;
 
 // What a kernel is compiled for.
 struct Kind {
   int features = 64;
   bool bytes = false;  // keys and values, with scales; else f16
   bool sinks = false;
-  int run = 0;  // of results that are rounded, too; 0: they are not
+  int run = 0;     // of results that are rounded, too; 0: they are not
+  int stages = 0;  // of keys and values on their way through shared memory, not early then; of f16
+  int threads() const { return stages > 0 ? 128 : 256; }
+  unsigned shared_bytes() const { return static_cast<unsigned>(stages * 4 * 2 * 16 * threads()); }
 };
 
 class GpuEarlyAttention : public GpuComparison {
@@ -56,12 +60,14 @@ class GpuEarlyAttention : public GpuComparison {
             "    device_fence();\n"
             "    barrier();\n"
             "  }};\n"
-            "  cached::attend<{0}, f32, {3}, 2, {2}, false, {5}, true, true, {6}>(shape, q, keys, values, "
+            "  cached::attend<{0}, f32, {3}, 2, {2}, false, {5}, true, {7}, {6}, {8}>(shape, q, keys, "
+            "values, "
             "key_scales,\n"
             "      value_scales, sinks, sequences, positions, table, out, rounded_rows, scratch, arrived, "
             "fault, wait);\n"
             "}}\n",
-            threads, groups, kind.features, kind.bytes ? "i8" : "f16", kind.bytes, kind.sinks, kind.run),
+            kind.threads(), groups, kind.features, kind.bytes ? "i8" : "f16", kind.bytes, kind.sinks,
+            kind.run, kind.stages == 0, kind.stages),
         "attend_early", device);
   }
 
@@ -89,9 +95,9 @@ class GpuEarlyAttention : public GpuComparison {
 
   // Queries of sequences 1 and 0 (or of 1 alone) at these positions.
   static void check(const Kind& kind, const std::vector<std::int64_t>& positions, int splits, int window) {
-    SCOPED_TRACE(fmt::format("{} features{}{}, runs of {}, {} keys, {} splits, window {}", kind.features,
-                             kind.bytes ? ", bytes" : "", kind.sinks ? ", sinks" : "", kind.run,
-                             positions[0] + 1, splits, window));
+    SCOPED_TRACE(fmt::format("{} features{}{}, runs of {}, {} stages, {} keys, {} splits, window {}",
+                             kind.features, kind.bytes ? ", bytes" : "", kind.sinks ? ", sinks" : "",
+                             kind.run, kind.stages, positions[0] + 1, splits, window));
     const auto queries = static_cast<std::int64_t>(positions.size());
     const std::int64_t slots = sequences * pages * page, features = kind.features;
     std::vector<std::int64_t> owners, table, newest;
@@ -139,11 +145,13 @@ class GpuEarlyAttention : public GpuComparison {
                    word = zeros({1}, DType::i64).to(device).eval();
       const auto blocks = static_cast<unsigned>(queries * groups * splits + 1);  // and one without keys
       kernel(device, kind)
-          .launch({.blocks = {blocks}, .threads = {threads}}, shape, there(q), there(keys.old.bytes),
-                  there(values.old.bytes), there(keys.old.scales), there(values.old.scales),
-                  there(keys.newest.bytes), there(values.newest.bytes), there(keys.newest.scales),
-                  there(values.newest.scales), there(sinks), there(at), there(of), there(where),
-                  there(pages_of), out, rounded, scratch, arrived, word);
+          .launch({.blocks = {blocks},
+                   .threads = {static_cast<unsigned>(kind.threads())},
+                   .shared_bytes = kind.shared_bytes()},
+                  shape, there(q), there(keys.old.bytes), there(values.old.bytes), there(keys.old.scales),
+                  there(values.old.scales), there(keys.newest.bytes), there(values.newest.bytes),
+                  there(keys.newest.scales), there(values.newest.scales), there(sinks), there(at), there(of),
+                  there(where), there(pages_of), out, rounded, scratch, arrived, word);
       const Tensor result = out.to(Device{}).eval();
       EXPECT_LT(max(abs(result - expected)).item<float>(), 2e-3f) << to_string(device);
       EXPECT_EQ(word.to(Device{}).item<std::int64_t>(), 0);
@@ -184,6 +192,17 @@ TEST_F(GpuEarlyAttention, OfBytes) {
 }
 TEST_F(GpuEarlyAttention, WithSinks) {
   for (const std::int64_t last : {0, 200}) check({.sinks = true}, {last}, 4, 0);
+}
+// That of batches, whose keys and values are on their way a turn or two ahead: as many turns as there are
+// stages, fewer, one more, and many.
+TEST_F(GpuEarlyAttention, InStages) {
+  for (const int stages : {1, 2}) {
+    for (const std::int64_t last : {0, 15, 16, 31, 32, 63, 64, 97, 310})
+      check({.features = 64, .stages = stages}, {last}, 1, 0);
+    check({.features = 128, .stages = stages}, {200, 7}, 1, 0);
+    check({.features = 80, .sinks = true, .stages = stages}, {130, 319}, 3, 0);
+    check({.features = 64, .stages = stages}, {100}, 2, 40);
+  }
 }
 TEST_F(GpuEarlyAttention, ThatIsRounded) {
   for (const int run : {16, 32})

@@ -216,12 +216,16 @@ class CachedAttentionKernel final : public Kernel {
     // More than run at once: smaller ones, all of which may, so that none waits for keys alone.
     if (blocks_ > at_once && static_cast<int>(small_threads) / device.wave_size() >= heads_)
       attend_threads_ = small_threads;
+    // Of a batch; where blocks are few, the kernels beside them need the shared memory.
+    staged_ =
+        device.target().early_start && !spreads_ && dtype_size(keys.dtype) == 2 && shape_.features % 8 == 0;
     const std::int64_t wanted =
         spreads_ ? device.compute_units() / blocks_ : (at_once + blocks_ - 1) / blocks_;
     shape_.splits = static_cast<int>(
         std::clamp<std::int64_t>(std::min(wanted, capacity / shape_.least_keys), 1, most_attention_splits));
     attend_ = device.function({"cached_attention", text(step), {}, scaled_ ? 8u : 16u}, "cached_attention");
-    if (spreads_) device_.allow_shared(attend_, static_cast<unsigned>(held_bytes(device)));
+    if (spreads_) device_.allow_shared(attend_, held_bytes(device));
+    if (staged_) device_.allow_shared(attend_, staged_bytes());
   }
 
   std::size_t scratch_bytes() const override {
@@ -241,6 +245,7 @@ class CachedAttentionKernel final : public Kernel {
       launch.shared = held_bytes(device_);
       launch.spreads = true;
     }
+    if (staged_) launch.shared = staged_bytes();
     device_.launch(attend_, launch, shape_, in[0], in[1], in[2], scaled_ ? in[6] : nullptr,
                    scaled_ ? in[7] : nullptr, sinks_ > 0 ? in[sinks_] : nullptr, in[3], in[4], in[5],
                    arguments.outputs[0], run_ > 0 ? arguments.outputs[1] : nullptr,
@@ -250,6 +255,12 @@ class CachedAttentionKernel final : public Kernel {
   }
 
  private:
+  // Keys and values on their way through shared memory (kernels/key_value_cache.h).
+  static constexpr int stages = 2;
+  unsigned staged_bytes() const {
+    constexpr unsigned keys = 4, packet = 16;
+    return stages * keys * 2 * packet * attend_threads_;
+  }
   std::string text(const Step& step) const {
     const std::string_view q = storage_type(step.inputs[0].dtype), cache = storage_type(step.inputs[1].dtype);
     return fmt::format(
@@ -261,14 +272,15 @@ class CachedAttentionKernel final : public Kernel {
         "arrived,\n"
         "    Fault fault) {{\n"
         "{5}"
-        "  cached::attend<{9}, {0}, {1}, {2}, {3}, {4}, {10}, {8}, {12}, {11}>(shape, q, keys, values,\n"
+        "  cached::attend<{9}, {0}, {1}, {2}, {3}, {4}, {10}, {8}, {12}, {11}, {13}>(shape, q, keys, "
+        "values,\n"
         "      key_scales, value_scales, sinks, sequences, positions, table, out, rounded_rows, scratch, "
         "arrived, fault, [] "
         "{{{6}}});\n}}\n",
         q, cache, heads_, shape_.features, shape_.soft_cap > 0, steady_ ? "" : "  after_previous();\n",
         steady_ ? " after_previous(); " : "",
         device_.target().amd ? "" : fmt::format(", {}", 2 * threads / attend_threads_), spreads_ && steady_,
-        attend_threads_, sinks_ > 0, run_, early_);
+        attend_threads_, sinks_ > 0, run_, early_, staged_ ? stages : 0);
   }
 
   GpuDevice& device_;
@@ -277,8 +289,9 @@ class CachedAttentionKernel final : public Kernel {
   bool scaled_ = false;    // bytes, with scales
   std::size_t sinks_ = 0;  // which input they are; 0: none
   bool spreads_ = false;   // a block for each compute unit, so that the product behind it can start early
-  bool steady_ = false;    // no step of the plan writes to sequences, positions and table
+  bool steady_ = false;    // no step before this one writes to sequences, positions and table
   bool early_ = false;     // keys and values are read before the kernel waits
+  bool staged_ = false;    // they are on their way through shared memory
   int heads_ = 1;
   std::int64_t blocks_ = 0;
   unsigned attend_threads_ = threads;

@@ -1,6 +1,7 @@
 // A cache of keys and values: rows put into it, and attention of single queries over its pages.
 #pragma once
 
+#include "copy_ahead.h"
 #include "indexing.h"
 #include "key_value_cache_arguments.h"
 #include "math.h"
@@ -106,6 +107,10 @@ constexpr int lanes_for(int features) {
 template <class T, int HEADS, bool EARLY>
 constexpr int keys_together = HEADS <= 2 && sizeof(T) <= 2 && !EARLY ? 8 : 4;
 
+// The same, of those that are on their way through shared memory (as gpu/key_value_cache.cpp counts its
+// bytes).
+constexpr int staged_keys = 4;
+
 // The features of a lane as they lie in memory: the compiler would give each one a register.
 template <class T>
 class Features {
@@ -126,6 +131,12 @@ class Features {
         values.element[e] = there && feature + e < FEATURES ? row[feature + e] : store<T>(0.0f);
       result.words_ = bit_cast<Words>(values);
     }
+    return result;
+  }
+  // Those that a copy has brought.
+  DEVICE static Features of(const Unit16* place) {
+    Features result;
+    result.words_ = bit_cast<Words>(*place);
     return result;
   }
   DEVICE f32 operator[](int e) const {
@@ -253,15 +264,19 @@ DEVICE void combine(const Partial<FEATURES>& partial, i64 first, int heads, int 
 // splits, after `arrived` has told it that it is the last. Before `wait` is called only `sequences`,
 // `positions` and `table` are read; splits without keys leave before, or STAY until then. EARLY: the first
 // keys and values are read before, too, but for those at the query's own position. RUN: so many neighbours
-// have a scale in `rounded_rows`, where the results are rounded, too; 0: they are not.
+// have a scale in `rounded_rows`, where the results are rounded, too; 0: they are not. STAGES: keys and
+// values of so many turns are on their way through shared memory; 0: those of a turn are waited for in
+// registers.
 template <int THREADS, class Q, class T, int HEADS, int FEATURES, bool SOFT_CAP, bool SINKS, bool STAY,
-          bool EARLY, u32 RUN, class Wait>
+          bool EARLY, u32 RUN, int STAGES, class Wait>
 DEVICE void attend(const CachedAttentionShape& shape, const Q* q, const T* keys, const T* values,
                    const f16* key_scales, const f16* value_scales, const f32* sinks, const i64* sequences,
                    const i64* positions, const i64* table, Q* out, u8* rounded_rows, f32* scratch,
                    u32* arrived, const Fault& fault, Wait wait) {
   constexpr int lanes = lanes_for(FEATURES), teams = THREADS / lanes, waves = THREADS / WAVE;
-  constexpr int together = keys_together<T, HEADS, EARLY>, wide = lanes * packet;
+  constexpr int together = STAGES > 0 ? staged_keys : keys_together<T, HEADS, EARLY>, wide = lanes * packet;
+  static_assert(STAGES == 0 || (!EARLY && sizeof(T) == 2 && FEATURES % packet == 0),
+                "whole packets of 16 bytes");
   static_assert(HEADS <= 4 && HEADS <= lanes, "lanes have scores of one head");
   __shared__ __align__(16) f32 wanted[HEADS][wide];              // queries
   __shared__ __align__(16) f32 weights[teams][together][HEADS];  // of the keys at hand
@@ -330,6 +345,39 @@ DEVICE void attend(const CachedAttentionShape& shape, const Q* q, const T* keys,
       }
   }
   if (!EARLY || begin >= end) wait();
+  // Each thread has places of its own, so that it waits for nobody else's copies.
+  Unit16* const room = STAGES > 0 ? launched_shared<Unit16>() + threadIdx.x : nullptr;
+  const auto place_of = [&](int stage, int a, int value) {
+    return room + ((stage * together + a) * 2 + value) * THREADS;
+  };
+  u32 on_the_way = 0;  // which keys there are, a bit for each, those of the next turn first
+  int stage = 0;
+  const auto bring = [&](const Slots& from) {
+    u32 there = 0;
+#pragma unroll
+    for (int a = 0; a < together; ++a) {
+      const u32 slot = from_lane(from.of[a / lanes], lane() - (u32)of_team + (u32)(a % lanes));
+      const bool has = slot < nowhere && feature < FEATURES;
+      const i64 at = has ? row_of(slot) + feature : 0;
+      start_copy_or_zero(place_of(stage, a, 0), keys + at, has);
+      start_copy_or_zero(place_of(stage, a, 1), values + at, has);
+      there |= (u32)(slot < nowhere) << a;
+    }
+    end_of_copies();
+    on_the_way |= there << (STAGES > 0 ? STAGES - 1 : 0) * together;
+  };
+  if constexpr (STAGES > 0) {
+    Slots first[STAGES];
+#pragma unroll
+    for (int s = 0; s < STAGES; ++s) first[s] = s == 0 ? slots : find(begin + s * teams * together);
+#pragma unroll
+    for (stage = 0; stage < STAGES; ++stage) {
+      on_the_way >>= together;
+      bring(first[stage]);
+    }
+    stage = 0;
+    slots = find(begin + STAGES * teams * together);
+  }
 
   // Scores are in units of log 2, so that exp2 gives the weights.
   const f32 scale = SOFT_CAP ? shape.scale : shape.scale * log2_e;
@@ -352,13 +400,24 @@ DEVICE void attend(const CachedAttentionShape& shape, const Q* q, const T* keys,
       key_scale[a] = scale_of<FEATURES, T>(key_scales, row, feature, there);
       value_scale[a] = scale_of<FEATURES, T>(value_scales, row, feature, there);
     };
+    if constexpr (STAGES > 0) {
+      wait_for_copies<STAGES - 1>();
+      counts = on_the_way & ((1u << together) - 1);
 #pragma unroll
-    for (int a = 0; a < together; ++a) {
-      const u32 slot = from_lane(slots.of[a / lanes], lane() - (u32)of_team + (u32)(a % lanes));
-      const bool there = slot < nowhere;
-      counts |= (u32)there << a;
-      const bool early = there && !(EARLY && base == begin && is_newest(a));
-      read(a, early ? row_of(slot) : 0, early);
+      for (int a = 0; a < together; ++a) {
+        key[a] = Features<T>::of(place_of(stage, a, 0));
+        value[a] = Features<T>::of(place_of(stage, a, 1));
+        key_scale[a] = value_scale[a] = 1;
+      }
+    } else {
+#pragma unroll
+      for (int a = 0; a < together; ++a) {
+        const u32 slot = from_lane(slots.of[a / lanes], lane() - (u32)of_team + (u32)(a % lanes));
+        const bool there = slot < nowhere;
+        counts |= (u32)there << a;
+        const bool early = there && !(EARLY && base == begin && is_newest(a));
+        read(a, early ? row_of(slot) : 0, early);
+      }
     }
     if (base == begin) {
       if constexpr (EARLY) {
@@ -376,7 +435,14 @@ DEVICE void attend(const CachedAttentionShape& shape, const Q* q, const T* keys,
       }
       barrier();
     }
-    slots = find(base + teams * together);
+    if constexpr (STAGES > 0) {
+      on_the_way >>= together;
+      bring(slots);
+      stage = stage + 1 == STAGES ? 0 : stage + 1;
+      slots = find(base + (STAGES + 1) * teams * together);
+    } else {
+      slots = find(base + teams * together);
+    }
     f32 products[HEADS * together] = {};
 #pragma unroll
     for (int half = 0; half < packet; half += 4) {
