@@ -917,7 +917,8 @@ TEST_F(ModelCommand, MeasuresSpeed) {
   ASSERT_EQ(json["rows"].size(), 2u);
   EXPECT_EQ(json["rows"][1]["length"], 16);
   EXPECT_GT(json["rows"][1]["tokens_per_second"].get<double>(), 0);
-  EXPECT_GT(json["read_bandwidth"].get<double>(), 1e8);
+  EXPECT_GT(json["bandwidth"].get<double>(), 1e8);
+  EXPECT_EQ(json["bandwidth_by"], "sum");
   // Two layers and the output in 4.5 bits, norms in 32, and the keys and values of 16 to 20 tokens.
   const double matrices = 2 * (256 * 512 + 256 * 256 + 3 * 256 * 768) + 512 * 256, norms = 5 * 256;
   EXPECT_NEAR(json["rows"][1]["bytes_per_token"].get<double>(),
