@@ -196,19 +196,22 @@ TEST(AbsentDevice, ACacheIsCopiedBeforeTheNextKernelBegins) {
   EXPECT_TRUE(launches[3].starts_early);
 }
 
-// Before it waits for the kernel in front, attention looks at where it is, if nothing before it writes that:
-// what goes on to the next place behind it does not count.
+// Before it waits for the kernel in front, attention looks at where it is, unless a kernel before it may have
+// written that: what goes on to the next place behind it does not count.
 TEST(AbsentDevice, PositionsAreReadEarlyUntilAStepWritesThem) {
-  const auto reads_early = [](bool goes_on_first) {
+  enum class Written { after, before, there };
+  const auto reads_early = [](Written when) {
     const Absent absent("sm_90");
     const Tensor q = given({1, 8, 64}), keys = given({64, 2, 64}, DType::f16);
     const Tensor sequences = given({1}, DType::i64), table = given({1, 4}, DType::i64);
     Tensor positions = given({1}, DType::i64);
     Compiled step([&](const std::vector<Tensor>&) {
-      if (goes_on_first) positions.assign(positions + 1);
-      const Tensor seen =
-          cached_attention(q * 2, keys, keys, sequences, positions, table, {.scale = 1, .page = 16});
-      if (!goes_on_first) positions.assign(positions + 1);
+      const Tensor old = positions, next = old + 1;
+      // Behind the step that makes the next ones, where it has to be.
+      const Tensor turned = when == Written::after ? q * 2 : q * reshape(next.to(DType::f32), {1, 1, 1});
+      const Tensor seen = cached_attention(turned, keys, keys, sequences, when == Written::there ? next : old,
+                                           table, {.scale = 1, .page = 16});
+      positions.assign(next);
       return std::vector<Tensor>{seen};
     });
     step({});
@@ -218,8 +221,9 @@ TEST(AbsentDevice, PositionsAreReadEarlyUntilAStepWritesThem) {
     ADD_FAILURE() << "no kernel of attention";
     return false;
   };
-  EXPECT_TRUE(reads_early(false));
-  EXPECT_FALSE(reads_early(true));
+  EXPECT_TRUE(reads_early(Written::after));
+  EXPECT_FALSE(reads_early(Written::before));
+  EXPECT_FALSE(reads_early(Written::there));
 }
 
 TEST(AbsentDevice, AKernelIsNotedOnceWithItsLargestLaunch) {

@@ -471,6 +471,36 @@ TEST(StepsAhead, UnderStrictValidation) {
   }
 }
 
+// Samplers append a token whatever comes behind it. The step that is begun behind one with scores of which
+// none can be chosen leaves its keys and values alone.
+TEST(StepsAhead, BehindScoresOfNothing) {
+  for (const Device device : tested_devices()) {
+    const DeviceScope here(device);
+    const Model model = tiny_model(device, 64, 2);
+    const auto add_to_scores = [&](float number) {
+      model.state()->no_tokens.assign(full({model.config().vocabulary}, number).to(device).eval());
+    };
+    model.state()->no_tokens = full({model.config().vocabulary}, 0.0f).to(device).eval();
+    Session ahead(model), plain(model);
+    Session* const one = &ahead;
+    const Sampler sampler({.temperature = 0});
+    const Sampler* const chooser = &sampler;
+    const Tokens tokens{40, 77, 123, 9, 200};
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      const bool nothing = i == 2;
+      add_to_scores(nothing ? -std::numeric_limits<float>::infinity() : 0.0f);
+      const ScoreRows rows =
+          Session::feed_together({&one, 1}, std::vector<Tokens>{{tokens[i]}}, {&chooser, 1}, true);
+      const std::vector<float> got(rows[0].begin(), rows[0].end());
+      add_to_scores(0);
+      const std::vector<float> expected = plain.feed({&tokens[i], 1});
+      if (nothing) continue;
+      for (std::size_t k = 0; k < got.size(); ++k) ASSERT_NEAR(got[k], expected[k], 1e-4) << i << " " << k;
+    }
+    EXPECT_EQ(ahead.tokens(), plain.tokens());
+  }
+}
+
 // The last token is appended for who goes on from there; the text is complete without what follows.
 TEST(StepsAhead, OfATextThatIsComplete) {
   SKIP_WITHOUT_TOKENIZERS();

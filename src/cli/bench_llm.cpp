@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -52,34 +51,35 @@ struct Row {
   double bytes_per_token;  // that have to be read for a step, likewise
 };
 
-// What memory does at best, by operations on more than caches hold: a sum reads it. A GPU's copy moves more
-// than that, read and written.
+// Bytes per second of memory at best, by operations on more than caches hold: those that a sum reads, or on a
+// GPU those that a copy reads and writes, if these are more.
 struct Bandwidth {
-  std::string_view by;
+  std::string_view by, does;
   double bytes_per_second;
 };
 Bandwidth measure_bandwidth(Device device, int repeats) {
   const DeviceScope here(device);
   const Tensor numbers = rand({std::int64_t{1} << 26}).eval();
-  const bool gpu = device.kind != DeviceKind::cpu;
-  const int at_once = gpu ? 8 : 1;  // so that a GPU does not wait for the host
-  const auto seconds = [&](const auto& operation) {
-    double least = std::numeric_limits<double>::infinity();
-    for (int i = 0; i < repeats + 1; ++i) {
-      synchronize(device);
-      const auto start = Clock::now();
-      for (int k = 0; k < at_once; ++k) operation().eval();
-      synchronize(device);
-      if (i > 0) least = std::min(least, seconds_since(start) / at_once);  // the first compiles and warms up
-    }
+  const auto seconds = [&](const auto& operation, int count) {
+    synchronize(device);
+    const auto start = Clock::now();
+    for (int i = 0; i < count; ++i) operation().eval();
+    synchronize(device);
+    return seconds_since(start) / count;
+  };
+  const auto least_seconds = [&](const auto& operation) {
+    seconds(operation, 1);  // compiles and warms up
+    double least = seconds(operation, 1);
+    constexpr double short_time = 0.01;  // several at a time then, so that nobody waits for the host
+    const int count = least < short_time ? 8 : 1;
+    for (int i = 0; i < repeats; ++i) least = std::min(least, seconds(operation, count));
     return least;
   };
   const auto bytes = static_cast<double>(numbers.nbytes());
-  Bandwidth best{"sum", bytes / seconds([&] { return sum(numbers); })};
-  if (!gpu) return best;
-  const double copied = 2 * bytes / seconds([&] { return copy(numbers); });
-  if (copied > best.bytes_per_second) best = {"copy", copied};
-  return best;
+  const Bandwidth read{"sum", "reads", bytes / least_seconds([&] { return sum(numbers); })};
+  if (device.kind == DeviceKind::cpu) return read;
+  const Bandwidth copied{"copy", "moves", 2 * bytes / least_seconds([&] { return copy(numbers); })};
+  return copied.bytes_per_second > read.bytes_per_second ? copied : read;
 }
 
 double bytes_of(const Tensor& tensor) {
@@ -227,8 +227,8 @@ void print_table(const llm::Model& model, const std::vector<Row>& rows, const Ba
              static_cast<double>(model.parameters()) * 1e-6, size_text(model.weight_bytes()),
              size_text(model.cache_bytes()), to_string(model.device()));
   fmt::print("memory at most {}; a {} of numbers {} {:.1f} GB/s\n\n",
-             size_text(memory_stats(model.device()).peak), bandwidth.by,
-             bandwidth.by == "sum" ? "reads" : "moves", bandwidth.bytes_per_second * 1e-9);
+             size_text(memory_stats(model.device()).peak), bandwidth.by, bandwidth.does,
+             bandwidth.bytes_per_second * 1e-9);
   Table table{{"length", "prompt tokens/s", "tokens/s", "read per token", "GB/s", "of bandwidth"}};
   for (const Row& row : rows) {
     const double reached = row.bytes_per_token / row.token_seconds;

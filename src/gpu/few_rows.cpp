@@ -331,7 +331,7 @@ class FewRowsKernel final : public BlockProduct {
           division_.columns);
     return text;
   }
-  // What nothing in the plan writes may be read before the kernel waits.
+  // What nothing before it in the plan writes may be read before the kernel waits.
   std::string streaming_text(std::string_view type) const {
     const std::string wait = "  after_previous();\n";
     return (reads_early_ ? "" : wait) + (rounds_ ? keeping_text() : "") +

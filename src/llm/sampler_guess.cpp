@@ -80,7 +80,7 @@ Tensor SamplerGuess::tokens(const Tensor& scores, const Tensor& best) {
   const Tensor top = take_along(scores, unsqueeze(best, 1), 1);
   const Tensor relative = (scores - top) * scale;
   const Tensor noisy = where(relative >= least, relative + noise * draws, full({}, never));
-  return where(squeeze(top, {1}) > never, argmax(noisy, 1), full(best.shape(), -1, DType::i64));
+  return where(squeeze(top, {1}) > never, argmax(noisy, 1), full({}, -1, DType::i64));
 }
 
 }  // namespace hearth::llm

@@ -29,6 +29,8 @@ class SamplerGuess {
   // A token for each row of scores, whose best ones are given; -1 where there is none. It changes what the
   // next one begins with: a compiled function may call it, once.
   Tensor tokens(const Tensor& scores, const Tensor& best);
+  // A guess that was to follow has not been made.
+  void forget() { random_now_ = {}; }
 
  private:
   using Random = RandomState<std::vector<std::int64_t>>;

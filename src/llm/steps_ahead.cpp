@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "device/backend.h"
+#include "hearth/error.h"
 #include "hearth/grad.h"
 #include "hearth/ops.h"
 #include "llm/sampler_guess.h"
@@ -18,8 +19,8 @@ struct StepsAhead::Batch {
   Tensor tokens, sequences, positions, slots, table;  // as DecoderInput
   std::vector<std::int64_t> table_now;
   SamplerGuess guess;
-  // A step that goes on to what it has chosen: the best tokens, or what samplers will probably choose. Gives
-  // the tokens and the scores.
+  // A step that goes on to what it has chosen, and gives that: the best tokens, or what samplers will
+  // probably choose, and with it the scores.
   std::optional<Compiled> best, guessed;
   // Of the host, for what two steps have chosen, and for scores.
   std::shared_ptr<std::byte> chosen;
@@ -106,23 +107,23 @@ StepsAhead::Batch& StepsAhead::batch_of(std::size_t count) {
   made->table = numbers(made->table_now, {n, model_.pages()}, device);
   made->bytes = count * sizeof(std::int64_t);
   made->chosen = host_memory(device, 2 * made->bytes);
-  const auto step = [this, b = made.get()](const auto& choose) {
-    return Compiled([this, b, choose](const std::vector<Tensor>&) {
+  const auto step = [this, b = made.get()](bool guesses) {
+    return Compiled([this, b, guesses](const std::vector<Tensor>&) {
       DecoderInput input;
       input.tokens = b->tokens, input.sequences = b->sequences, input.positions = b->positions;
       input.slots = b->slots, input.table = b->table;
-      const Tensor scores = model_.scores_of(input), chosen = choose(scores, argmax(scores, 1));
-      // One kernel does all of this, since it depends on one thing.
-      const Tensor appended = (chosen >= 0).to(DType::i64);
+      const Tensor scores = model_.scores_of(input), best = argmax(scores, 1);
+      const Tensor chosen = guesses ? b->guess.tokens(scores, best) : checked(best, scores);
+      // Always one, for the token stays, whatever is chosen behind it. Said so, all of this is one kernel.
+      const Tensor one = (chosen >= -1).to(DType::i64);
       b->tokens.assign(maximum(chosen, full({}, 0, DType::i64)));
-      b->positions.assign(b->positions + appended);
-      b->slots.assign(b->slots + appended);
-      return std::vector<Tensor>{chosen, scores};
+      b->positions.assign(b->positions + one);
+      b->slots.assign(b->slots + one);
+      return guesses ? std::vector<Tensor>{chosen, scores} : std::vector<Tensor>{chosen};
     });
   };
-  made->best.emplace(step([](const Tensor& scores, const Tensor& best) { return checked(best, scores); }));
-  made->guessed.emplace(step(
-      [b = made.get()](const Tensor& scores, const Tensor& best) { return b->guess.tokens(scores, best); }));
+  made->best.emplace(step(false));
+  made->guessed.emplace(step(true));
   batch = std::move(made);
   return *batch;
 }
@@ -157,7 +158,13 @@ StepsAhead::Step StepsAhead::launch(Batch& batch, std::span<const Sampler* const
   if (samplers.empty())
     return {start_reading((*batch.best)({})[0], memory), reinterpret_cast<const std::int64_t*>(memory)};
   batch.guess.follow(samplers, after);
-  const std::vector<Tensor> chosen_and_scores = (*batch.guessed)({});
+  std::vector<Tensor> chosen_and_scores;
+  try {
+    chosen_and_scores = (*batch.guessed)({});
+  } catch (...) {
+    batch.guess.forget();
+    throw;
+  }
   const Tensor &chosen = chosen_and_scores[0], &scores = chosen_and_scores[1];
   auto room = batch.room(model_.device, scores.nbytes());
   auto download = start_reading(scores, reinterpret_cast<std::byte*>(room.get()));

@@ -38,7 +38,7 @@ std::string describe(const DraftStep& draft) {
 using Kernels = std::vector<std::shared_ptr<const Kernel>>;
 
 // A leaf whose memory may become a result's is written to by the step that makes it; until then it is only
-// read, as all others are.
+// read, as all others are. (place_values() gives no memory away that a later step reads.)
 void mark_steady_inputs(const LinearGraph& graph, const std::vector<Replacement>& replacements,
                         Drafts& drafts) {
   std::unordered_map<std::uint32_t, std::size_t> made_by;  // root -> step
@@ -47,7 +47,9 @@ void mark_steady_inputs(const LinearGraph& graph, const std::vector<Replacement>
   std::unordered_map<const Node*, std::size_t> written_by;
   for (const Replacement& replacement : replacements) {
     const auto made = made_by.find(drafts.values[drafts.canonical[graph.outputs[replacement.result]]].root);
-    written_by[replacement.leaf] = made != made_by.end() ? made->second : 0;
+    const std::size_t step = made != made_by.end() ? made->second : 0;
+    const auto [known, is_new] = written_by.emplace(replacement.leaf, step);
+    if (!is_new) known->second = std::min(known->second, step);
   }
   for (std::size_t index = 0; index < drafts.steps.size(); ++index) {
     DraftStep& draft = drafts.steps[index];

@@ -10,7 +10,7 @@
 //                       from may have a packet() of its own.
 //   words(pair, half)   the q of one of its runs
 //   scales(pair, half)  that run's scale and offset
-//   pairs_share_scales  pairs 2 i and 2 i + 1 have the same
+//   pairs_share_scales  pairs 2 i and 2 i + 1 have the same; sub_blocks(pair) is what those are made of
 //   nibbles             the q of a pair are the lower and the upper four bits of its bytes `q`, and nothing
 //   else zero                the q of 0, where there is one: the offset is a multiple of the scale then
 //   middle              of all q, where there is none
@@ -313,10 +313,13 @@ DEVICE u32 byte_of_each(u32 first, u32 second, u32 third, u32 which) {
 DEVICE u32 sub_fields(const Packet<u32, 4>& head, u32 sub) {
   return byte_of_each(head.element[1], head.element[2], head.element[3], sub / 2);
 }
+DEVICE SubBlocks sub_blocks_of(const Packet<u32, 4>& head, u32 sub) {
+  return {sub_fields(head, sub), half_of(head.element[0]), half_of(head.element[0] >> 16)};
+}
 DEVICE Scales sub_scales(const Packet<u32, 4>& head, u32 sub, int half) {
-  const u32 fields = sub_fields(head, sub) >> 6 * half;
-  return {half_of(head.element[0]) * (f32)(fields & 63),
-          half_of(head.element[0] >> 16) * (f32)(fields >> 12 & 63)};
+  const SubBlocks of = sub_blocks_of(head, sub);
+  const u32 fields = of.fields >> 6 * half;
+  return {of.scale * (f32)(fields & 63), of.offset * (f32)(fields >> 12 & 63)};
 }
 struct q4_k {
   static constexpr int elements = 256;
@@ -335,10 +338,7 @@ struct q4_k {
   }
   static DEVICE RunWords words(const Pair& pair, int half) { return cut(pair.q, 4 * half, 0x0f0f0f0fu); }
   static DEVICE Scales scales(const Pair& pair, int half) { return sub_scales(pair.head, pair.sub, half); }
-  static DEVICE SubBlocks sub_blocks(const Pair& pair) {
-    const u32 d = pair.head.element[0];
-    return {sub_fields(pair.head, pair.sub), half_of(d), half_of(d >> 16)};
-  }
+  static DEVICE SubBlocks sub_blocks(const Pair& pair) { return sub_blocks_of(pair.head, pair.sub); }
 };
 struct q5_k {
   static constexpr int elements = 256;
@@ -362,6 +362,7 @@ struct q5_k {
     return words;
   }
   static DEVICE Scales scales(const Pair& pair, int half) { return sub_scales(pair.head, pair.sub, half); }
+  static DEVICE SubBlocks sub_blocks(const Pair& pair) { return sub_blocks_of(pair.head, pair.sub); }
 };
 struct q6_k {
   static constexpr int elements = 256;

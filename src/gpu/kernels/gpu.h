@@ -23,7 +23,7 @@ using f64 = double;
 
 // Every kernel of a text calls this first, or none does. Those that do are started while the kernel before
 // them in a plan still runs, where the chip can do that (sm_90); from here on what it wrote is there. Before,
-// memory may only be brought near, and what no kernel of the plan writes be read.
+// memory may only be brought near, and what no kernel before it in the plan writes be read.
 DEVICE void after_previous() {
 #if defined(HEARTH_NVIDIA) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;");

@@ -65,7 +65,8 @@ DEVICE void copy_units(u32 to, const u8* from, u32 own_lane, u32 there) {
 //
 // Where all weights wait already, the instructions for a portion are what takes the time. So what is added to
 // an address is known to the compiler where it can be, and the upper halves of bytes are multiplied where
-// they are, as if they were sixteen times as large: sums are in units of `unit`.
+// they are, as if they were sixteen times as large: sums are in units of `unit`, or what is added to them
+// takes that away.
 template <class Format, int ROWS, class Pairing, int THREADS, int PAIRS, bool WHOLE, bool APART, u32 TOGETHER,
           int... PLANES>
 struct BlockPortions : quantised::WaveColumns<ROWS, Pairing, THREADS, TOGETHER> {
@@ -79,7 +80,8 @@ struct BlockPortions : quantised::WaveColumns<ROWS, Pairing, THREADS, TOGETHER> 
   static constexpr int column_bytes = (blocks_in_portion * (PLANES + ...) + 15) / 16 * 16;
   static constexpr u32 slot_bytes = columns_at_once * column_bytes;
   static constexpr int upper = Format::nibbles ? 16 : 1;
-  static constexpr f32 unit = PAIRS == 2 && Format::pairs_share_scales ? 1 : 1.0f / upper;
+  static constexpr bool neighbours = PAIRS == 2 && Format::pairs_share_scales;
+  static constexpr f32 unit = neighbours ? 1 : 1.0f / upper;
 
   const Blocks& blocks;
   u32 portions, in_row;  // in_row: pairs
@@ -137,7 +139,7 @@ struct BlockPortions : quantised::WaveColumns<ROWS, Pairing, THREADS, TOGETHER> 
     for (int c = 0; c < columns_at_once; ++c) {
       quantised::RunWords words[PAIRS][2];
       quantised::Scales scales[PAIRS][2];
-      quantised::SubBlocks sub_blocks;  // or these
+      quantised::SubBlocks sub_blocks;  // instead of scales, for neighbours
 #pragma unroll
       for (int k = 0; k < PAIRS; ++k) {
         const u32 block = (neighbours ? own : places[k]) / pairs_in_block;
@@ -185,8 +187,6 @@ struct BlockPortions : quantised::WaveColumns<ROWS, Pairing, THREADS, TOGETHER> 
   }
 
  private:
-  static constexpr bool neighbours = PAIRS == 2 && Format::pairs_share_scales;
-
   static constexpr int unit_of(int bytes) { return bytes % 16 == 0 ? 16 : bytes % 8 == 0 ? 8 : 4; }
   template <int SIZE>
   DEVICE void copy_plane(u32 column, u32 block, u32 count, u32& before) const {
@@ -208,7 +208,7 @@ struct BlockPortions : quantised::WaveColumns<ROWS, Pairing, THREADS, TOGETHER> 
       if constexpr (Format::has_offset) sum = ::fmaf(-scales.offset, upper * rounding.sum, sum);
     }
   }
-  // Dots of runs that share both scales are added as integers.
+  // Dots of runs that share both scales, those of a pair, are added as integers.
   DEVICE void add(f32& sum, const i32 (&dots)[PAIRS][2], const quantised::Scales (&scales)[PAIRS][2], u32 row,
                   u32 first, const u32 (&places)[PAIRS]) const {
     if constexpr (quantised::one_rounding<Format> && !APART) {
@@ -226,8 +226,8 @@ struct BlockPortions : quantised::WaveColumns<ROWS, Pairing, THREADS, TOGETHER> 
       }
     }
   }
-  // Of pairs that have the same two sub-blocks. Fields are converted where they are: what they are too large
-  // by is taken from x.
+  // Of pairs that have the same two sub-blocks. A field from bit b on is converted as it is, 2^b times too
+  // large, and the factor of x is as much smaller, for all columns at once.
   DEVICE void add_sub_blocks(f32& sum, const i32 (&dots)[PAIRS][2], const quantised::SubBlocks& of, u32 row,
                              u32 first, const u32 (&places)[PAIRS]) const {
     f32 scaled = 0, offset = 0;
