@@ -363,6 +363,30 @@ TEST_F(Command, ChatTakesMessagesOfSeveralLines) {
   EXPECT_EQ(messages[0]["content"], "Once upon\na time");
 }
 
+// From where lines end in two characters; and a command that is not one is no message that got lost.
+TEST_F(Command, ChatTakesLinesOfOtherSystemsAndKnowsItsCommands) {
+  SKIP_WITHOUT_TOKENIZERS();
+  const test::TemporaryFolder folder;
+  folder.put("template", "{% for m in messages %}{{ m['content'] }} {% endfor %}");
+  const std::string talk = "chat '" HEARTH_MODELS_DIR "/storyteller.gguf' --device cpu -n 2 --template '" +
+                           (folder / "template").string() + "' <'" + (folder / "input").string() + "'";
+  folder.put("input",
+             "Once upon\\\r\na time\r\n/save " + (folder / "saved").string() + "\r\n/exit\r\nThe end\r\n");
+  const Ran fine = run(talk);
+  EXPECT_EQ(fine.status, 0) << fine.errors;
+  std::ifstream saved(folder / "saved");
+  const auto messages = nlohmann::json::parse(saved, nullptr, false);
+  ASSERT_EQ(messages.size(), 2u);
+  EXPECT_EQ(messages[0]["content"], "Once upon\na time");
+  EXPECT_EQ(fine.errors.find("generated 2, ", fine.errors.find("generated 2, ") + 1), std::string::npos)
+      << fine.errors;
+
+  folder.put("input", "/savee it\n");
+  const Ran wrong = run(talk);
+  EXPECT_EQ(wrong.status, 1);
+  EXPECT_NE(wrong.errors.find("there is no command /savee"), std::string::npos) << wrong.errors;
+}
+
 // Here no file may have more than 4096 bytes, elsewhere a disk is full.
 TEST_F(Command, ChatKeepsTheFileThatItCannotReplace) {
   SKIP_WITHOUT_TOKENIZERS();

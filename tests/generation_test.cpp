@@ -61,6 +61,50 @@ class Guesses : public testing::Test {
                               other = models / "stories260K" / "stories260K.gguf";
 };
 
+// A long prompt can be shown and ended while it is read; what has been read of it is there the next time.
+using LongPrompts = Guesses;
+TEST_F(LongPrompts, AreReadInPieces) {
+  const Model model = Model::load(f32, {.cache_dtype = DType::f32, .sequences = 2});
+  const std::int64_t piece = model.state()->chunk_size();
+  if (model.context() <= piece + 20) GTEST_SKIP() << "pieces are longer than the context";
+  Tokens prompt(static_cast<std::size_t>(piece + 10), 1);
+  for (std::size_t i = 0; i < prompt.size(); ++i) prompt[i] = static_cast<TokenId>(5 + i * 37 % 1000);
+  const auto all = static_cast<std::int64_t>(prompt.size());
+  GenerateOptions options{.most_tokens = 4, .sampling = {.temperature = 0}, .ignore_end = true};
+  Session plain(model), session(model);
+  const Tokens expected = plain.generate(prompt, options).tokens;
+
+  std::vector<std::int64_t> seen;
+  options.reading = [&](std::int64_t read, std::int64_t of) {
+    EXPECT_EQ(of, all);
+    seen.push_back(read);
+    return true;
+  };
+  EXPECT_EQ(session.generate(prompt, options).tokens, expected);
+  EXPECT_EQ(seen, (std::vector<std::int64_t>{0}));  // the rest is a piece of its own
+
+  session.truncate(0);
+  options.score_prompt = true;
+  options.best_log_probabilities = 0;
+  options.reading = [&](std::int64_t read, std::int64_t) { return read < 100; };
+  const GenerateResult ended = session.generate(prompt, options);
+  EXPECT_EQ(ended.reason, FinishReason::cancelled);
+  EXPECT_TRUE(ended.tokens.empty());
+  EXPECT_EQ(ended.prompt_tokens, static_cast<std::int64_t>(session.tokens().size()));
+  EXPECT_GE(ended.prompt_tokens, 100);
+  EXPECT_LT(ended.prompt_tokens, all);
+
+  options = {.most_tokens = 4, .sampling = {.temperature = 0}, .ignore_end = true};
+  const GenerateResult again = session.generate(prompt, options);
+  EXPECT_EQ(again.reused_tokens, ended.prompt_tokens);
+  EXPECT_EQ(again.tokens, expected);
+
+  session.truncate(0);
+  options.reading = [](std::int64_t, std::int64_t) { return false; };
+  EXPECT_EQ(session.generate(prompt, options).reason, FinishReason::cancelled);
+  EXPECT_TRUE(session.tokens().empty());
+}
+
 // Whoever guesses, the text is that of the model alone, and so is what the session remembers.
 TEST_F(Guesses, ChangeNothing) {
   const Model model = Model::load(f32, {.cache_dtype = DType::f32}), same = Model::load(f32),

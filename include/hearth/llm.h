@@ -206,6 +206,9 @@ struct GenerateOptions {
   std::optional<Model> draft = {};  // a faster model with the same tokens, which guesses
   std::int64_t lookup = 0;          // guess what followed when the last so many tokens came before; 0: off
   std::int64_t most_drafted = 8;    // tokens guessed at a time
+  // Asked before each piece of a long prompt, with the tokens read so far and all of them. False ends it: the
+  // result is cancelled, and the session has seen what was read.
+  std::function<bool(std::int64_t read, std::int64_t all)> reading = {};
 };
 
 enum class FinishReason { end, length, stop, context, cancelled };

@@ -32,6 +32,7 @@ constexpr std::string_view chat_help =
     "/again         another answer to the last message\n"
     "/save FILE     write the conversation as JSON\n"
     "/load FILE     go on with one\n"
+    "/help          show this\n"
     "/exit          leave (so does the end of the input)\n"
     "A line that ends with \\ goes on in the next.\n";
 
@@ -55,7 +56,7 @@ class Conversation {
     if (!line.starts_with('/')) {
       or_as_before([&] {
         messages_.push_back({{"role", "user"}, {"content", line}});
-        answer();
+        return answer();
       });
       return true;
     }
@@ -68,13 +69,18 @@ class Conversation {
     else if (command == "/system")
       begin(argument);
     else if (command == "/again")
-      or_as_before([&] { again(); });
+      or_as_before([&] { return again(); });
     else if (command == "/save")
       save(argument);
     else if (command == "/load")
       load(argument);
-    else
+    else if (command == "/help")
       say("{}", chat_help);
+    else
+      throw ValueError(
+          fmt::format("there is no command {}; /help lists them (a message that begins so begins with a "
+                      "space)",
+                      command));
     return true;
   }
 
@@ -94,23 +100,27 @@ class Conversation {
   void or_as_before(const Change& change) {
     const nlohmann::ordered_json before = messages_;
     const std::size_t forgotten = forgotten_;
-    try {
-      change();
-    } catch (...) {
+    const auto go_back = [&] {
       messages_ = before;
       forgotten_ = forgotten;
+    };
+    try {
+      if (!change()) go_back();
+    } catch (...) {
+      go_back();
       throw;
     }
   }
 
-  void again() {
+  bool again() {
     if (!messages_.empty() && messages_.back()["role"] == "assistant") messages_.erase(messages_.size() - 1);
     if (messages_.empty() || messages_.back()["role"] != "user")
       throw ValueError("there is no message to answer");
-    answer();
+    return answer();
   }
 
-  void answer() {
+  // False: it was stopped before there was anything of an answer.
+  bool answer() {
     std::vector<TokenId> tokens = remembered_tokens();
     if (generate_.keep >= 0 && static_cast<std::int64_t>(tokens.size()) >= model_.context())
       while (static_cast<std::int64_t>(tokens.size()) * 2 > model_.context() && forget_one())
@@ -125,7 +135,10 @@ class Conversation {
     generate_.special_text = reader.wants_special_text();
     generate_.grammar_after = reader.end_of_thoughts();
     std::string thoughts, text;
+    PromptProgress reading(options_.quiet, interrupt);
+    generate_.reading = [&](std::int64_t read, std::int64_t all) { return reading.goes_on(read, all); };
     const auto show = [&](const llm::AnswerParts& parts) {
+      reading.done();
       static const bool dims = isatty(STDOUT_FILENO) == 1;
       if (!parts.thoughts.empty())
         fmt::print("{}{}{}", dims ? "\x1b[2m" : "", parts.thoughts, dims ? "\x1b[0m" : "");
@@ -140,13 +153,16 @@ class Conversation {
       show(reader.add(next.text));
       return !interrupt.requested();
     });
+    generate_.reading = {};
     show(reader.finish());
     fmt::print("\n");
     signal_ = interrupt.signal();
+    if (result.tokens.empty() && interrupt.requested()) return false;
     if (generate_.sampling.seed != 0) ++generate_.sampling.seed;  // /again gives another answer
     if (!options_.quiet) say("[{}]\n", speed_text(result));
     messages_.push_back({{"role", "assistant"}, {"content", text}});
     if (!thoughts.empty()) messages_.back()["reasoning_content"] = thoughts;
+    return true;
   }
 
   // Those of the messages that the model still gets: what it was told in the beginning, and the latest.
@@ -214,6 +230,7 @@ std::optional<std::string> read_message(bool terminal) {
     std::fflush(stdout);
     std::string line;
     if (!std::getline(std::cin, line)) return message.empty() ? std::nullopt : std::optional(message);
+    if (line.ends_with('\r')) line.pop_back();
     more = line.ends_with('\\');
     if (more) line.back() = '\n';
     message += line;

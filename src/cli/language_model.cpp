@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <utility>
 
 #include "base/file.h"
 #include "base/say.h"
@@ -223,6 +224,15 @@ void load_draft(const LanguageModelOptions& options, llm::GenerateOptions& gener
   ModelOptions draft = options;
   draft.model = options.draft;
   generate.draft = load_model(draft);
+}
+
+bool PromptProgress::goes_on(std::int64_t read, std::int64_t all) {
+  constexpr std::chrono::seconds patience(2);
+  if (!quiet_ && std::chrono::steady_clock::now() - since_ >= patience) {
+    if (!std::exchange(shown_, true)) bar_.begin("reading the prompt", all, read);
+    bar_.update(read, {});
+  }
+  return !interrupt_.requested();
 }
 
 std::string speed_text(const llm::GenerateResult& result) {

@@ -2,10 +2,14 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdint>
 #include <string>
 
 #include "cli/device_options.h"
 #include "hearth/llm.h"
+#include "hearth/progress.h"
+#include "train/interrupt.h"
 
 namespace hearth::cli {
 
@@ -37,5 +41,19 @@ llm::GenerateOptions generate_options(const LanguageModelOptions& options);
 void load_draft(const LanguageModelOptions& options, llm::GenerateOptions& generate);
 // "prompt 12 tokens, 340.1/s; generated 80, 25.3/s; end"
 std::string speed_text(const llm::GenerateResult& result);
+
+// While a long prompt is read: shows how far it is, from two seconds on, and whether it is to go on.
+class PromptProgress {
+ public:
+  PromptProgress(bool quiet, const train::InterruptGuard& interrupt) : quiet_(quiet), interrupt_(interrupt) {}
+  bool goes_on(std::int64_t read, std::int64_t all);
+  void done() { bar_.clear(); }
+
+ private:
+  bool quiet_, shown_ = false;
+  const train::InterruptGuard& interrupt_;
+  const std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
+  ProgressBar bar_;
+};
 
 }  // namespace hearth::cli

@@ -87,21 +87,34 @@ int run(const RunOptions& options) {
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
   };
-  show(prompt);
+  // The prompt is shown when it has been read: before, progress may be there.
+  PromptProgress reading(options.quiet, interrupt);
+  generate.reading = [&](std::int64_t read, std::int64_t all) { return reading.goes_on(read, all); };
+  bool begun = false;
+  const auto begin = [&] {
+    if (std::exchange(begun, true)) return;
+    reading.done();
+    show(prompt);
+  };
   llm::Session session(model);
   const auto generated = [&] {
     try {
       return session.generate(tokens, generate, [&](const llm::Generated& next) {
+        begin();
         show(next.text);
         return !interrupt.requested();
       });
     } catch (...) {
-      show("\n");  // behind the prompt
+      if (begun) show("\n");  // behind the prompt
       throw;
     }
   };
   const llm::GenerateResult result = generated();
-  show("\n");
+  reading.done();
+  if (begun || !interrupt.requested()) {
+    begin();
+    show("\n");
+  }
   if (options.json) fmt::print("{}\n", json_text(to_json(result, model)));
   if (!options.quiet) say("{}\n", speed_text(result));
   return interrupt.requested() ? interrupted : success;

@@ -52,10 +52,31 @@ GenerateResult Session::generate(std::span<const TokenId> prompt, const Generate
     const Piece piece{&state_->sequence, tokens, static_cast<std::int64_t>(wanted)};
     return state_->model->append_together({&piece, 1}, samplers, !text.has_all());
   };
+  const auto goes_on = [&] {
+    return !options.reading ||
+           options.reading(static_cast<std::int64_t>(seen.size()), static_cast<std::int64_t>(prompt.size()));
+  };
+  const auto cancel = [&] {
+    result.reason = FinishReason::cancelled;
+    result.prompt_tokens = static_cast<std::int64_t>(seen.size());
+    result.prompt_seconds = seconds_since(start);
+    return std::move(result);
+  };
   if (options.score_prompt)
     while (seen.size() + 1 < prompt.size()) {
+      if (!goes_on()) return cancel();
       const auto left = prompt.subspan(seen.size());
       text.score_prompt(feed_all(left.first(std::min(rows_at_once, left.size() - 1))), left.subspan(1));
+    }
+  // The pieces in which the model would take it anyway.
+  if (const auto piece = static_cast<std::size_t>(state_->model->chunk_size()); options.reading) try {
+      while (prompt.size() - seen.size() > piece) {
+        if (!goes_on()) return cancel();
+        state_->model->append(state_->sequence, prompt.subspan(seen.size(), piece), 0, Output::scores);
+      }
+    } catch (...) {  // a prompt is appended whole or not at all
+      truncate(static_cast<std::int64_t>(same));
+      throw;
     }
   ScoreRows rows = scores_after(prompt.subspan(seen.size()), 1);
   result.prompt_seconds = seconds_since(start);
