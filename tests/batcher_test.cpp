@@ -458,5 +458,30 @@ TEST(Batcher, PromptsAreReadInTheOrderOfComing) {
   EXPECT_LT(std::find(order.begin(), order.end(), 1) - order.begin(), 3);
 }
 
+// A short prompt does not wait for all pieces of a long one.
+TEST(Batcher, AShortPromptIsReadBetweenPiecesOfALongOne) {
+  const Model model = storyteller(2);
+  Batcher batcher(model);
+  std::vector<int> order;  // only by the batcher's thread
+  const auto noting = [&](int number) {
+    return [&order, number](const Generated& next) {
+      if (next.token >= 0) order.push_back(number);
+      return true;
+    };
+  };
+  const auto prompt_of = [](std::int64_t length, TokenId first) {
+    std::vector<TokenId> prompt;
+    for (TokenId i = 0; i < length; ++i) prompt.push_back(first + i % 900);
+    return prompt;
+  };
+  const std::int64_t much = model.context() - 2;
+  ASSERT_GT(much, model.state()->chunk_size());
+  const auto slow = Asked::submit(batcher, prompt_of(much, 20), greedy(1), noting(0));
+  const auto quick = Asked::submit(batcher, prompt_of(4, 1000), greedy(1), noting(1));
+  slow->wait(), quick->wait();
+  ASSERT_FALSE(order.empty());
+  EXPECT_EQ(order.front(), 1);
+}
+
 }  // namespace
 }  // namespace hearth::llm

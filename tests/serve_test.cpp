@@ -429,6 +429,22 @@ TEST(Serve, AnswersPagesOfKnownOrigins) {
     EXPECT_FALSE(allowed(origin)) << origin;
 }
 
+// Browsers send this without asking first; the answer alone is kept from the page.
+TEST(Serve, DoesNothingForPagesOfOtherOrigins) {
+  const Serving serving({"--origin", "https://chat.example"});
+  const auto status = [&](const httplib::Headers& headers) {
+    const auto answer = serving.client().Post("/v1/completions", headers, once.dump(), "text/plain");
+    return answer ? answer->status : 0;
+  };
+  EXPECT_EQ(status({}), 200);
+  EXPECT_EQ(status({{"Origin", "http://localhost:3000"}}), 200);
+  EXPECT_EQ(status({{"Origin", "https://chat.example"}}), 200);
+  EXPECT_EQ(status({{"Origin", "http://own.example"}, {"Host", "own.example"}}),
+            200);  // behind another server
+  EXPECT_EQ(status({{"Origin", "http://evil.example"}}), 403);
+  EXPECT_EQ(status({{"Origin", "null"}}), 403);
+}
+
 TEST(Serve, AsksForTheKey) {
   const Serving serving({"--api-key", "secret"});
   EXPECT_EQ(serving.post("/v1/completions", once, 401)["error"]["type"], "authentication_error");

@@ -348,6 +348,10 @@ class Server {
         return size <= 8 * most_body;  // else the connection is closed
       });
       if (!known) return refuse_key(response);
+      if (is_foreign(request))
+        return refuse(response, 403,
+                      fmt::format("pages of {} may not use this server; --origin lets them",
+                                  request.get_header_value("Origin")));
       constexpr int too_long = 413;  // of the response: by the length that was announced
       if (size > most_body || response.status == too_long)
         return refuse(response, too_long, "the body is too long");
@@ -368,6 +372,15 @@ class Server {
            (is_local(origin) ||
             std::any_of(options_.origins.begin(), options_.origins.end(),
                         [&](const auto& known) { return known == "*" || known == origin; }));
+  }
+
+  // From a page of a server that is neither this one nor known. Browsers send some such requests without
+  // asking, and only keep the answer from the page.
+  bool is_foreign(const httplib::Request& request) const {
+    const std::string origin = request.get_header_value("Origin");
+    const auto host = origin.find("://");
+    const bool own = host != std::string::npos && origin.substr(host + 3) == request.get_header_value("Host");
+    return !origin.empty() && !own && !allows(origin);
   }
 
   // As Prometheus reads it.

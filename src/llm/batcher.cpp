@@ -11,6 +11,7 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/thread_pool.h"
@@ -53,6 +54,7 @@ struct Place {
 struct Batcher::State {
   Model model;
   std::vector<Place> places;  // only for the thread
+  bool nearest_next = false;  // likewise: of read_prompt()
   mutable std::mutex mutex;
   std::condition_variable changed;
   std::deque<std::unique_ptr<Job>> waiting;
@@ -174,16 +176,21 @@ struct Batcher::State {
     });
   }
 
-  // A piece of the prompt of the request that came first; a short one, where others wait for their next
-  // token.
+  // A piece of a prompt; a short one, where others wait for their next token. The request that came first and
+  // the one that has least left take turns, so that a short one does not wait for all of a long one.
   void read_prompt() {
     constexpr std::int64_t shorter = 8;
-    Place* first = nullptr;
-    for (Place& place : places)
-      if (place.job && !place.job->next && (first == nullptr || place.job->number < first->job->number))
-        first = &place;
+    const auto to_read = [](const Place& place) {
+      return place.job->prompt.size() - place.session.tokens().size();
+    };
+    Place *first = nullptr, *nearest = nullptr;
+    for (Place& place : places) {
+      if (!place.job || place.job->next) continue;
+      if (first == nullptr || place.job->number < first->job->number) first = &place;
+      if (nearest == nullptr || to_read(place) < to_read(*nearest)) nearest = &place;
+    }
     if (first == nullptr) return;
-    Place& place = *first;
+    Place& place = *(std::exchange(nearest_next, !nearest_next) ? nearest : first);
     Job& job = *place.job;
     if (!job.wanted()) return end(place, FinishReason::cancelled);
     attempt(place, [&] {
