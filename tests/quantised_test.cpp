@@ -407,8 +407,9 @@ TEST(QuantisedProducts, OfHalves) {
           if (few || (rows > 8 && has_wgmma(device))) {
             EXPECT_EQ(last_plan_stats().steps, 1u);
           }
-          // x becomes f16 after the norm there, as above.
-          const double digits = device.kind != DeviceKind::cpu && rows > 8 ? 1e-2 : 1e-5;
+          // x becomes f16 after the norm there, as above. And offsets take away nearly all that q4_k adds up.
+          const double rounding = format == DType::q4_k ? 2e-5 : 1e-5;
+          const double digits = device.kind != DeviceKind::cpu && rows > 8 ? 1e-2 : rounding;
           const auto found = result.to_vector<float>();
           for (std::size_t i = 0; i < found.size(); ++i)
             ASSERT_NEAR(found[i], expected[i], digits * sizes[i]) << i;
