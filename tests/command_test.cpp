@@ -217,7 +217,8 @@ TEST_F(Command, OptionsOutOfRangeAreNamedBeforeAModelIsLoaded) {
   EXPECT_NE(tokens.errors.find("--tokens: -3 is not a number from -1 on"), std::string::npos)
       << tokens.errors;
   const Ran top = run("run /nonexistent hi --top-k -5");
-  EXPECT_NE(top.errors.find("top_k is out of range: -5"), std::string::npos) << top.errors;
+  EXPECT_NE(top.errors.find("top_k is out of range: -5; it must be 0 or more"), std::string::npos)
+      << top.errors;
 }
 
 // As of a variable that a script has not set: a limit or a key that is asked for and not there.

@@ -211,8 +211,10 @@ llm::GenerateOptions generate_options(const LanguageModelOptions& options) {
   };
   if (!options.grammar.empty()) generate.grammar = of_file(options.grammar, &llm::Grammar::parse);
   if (!options.json_schema.empty()) {
-    const auto first = options.json_schema.find_first_not_of(" \t\r\n");
-    const bool is_text = first != std::string::npos && options.json_schema[first] == '{';
+    const std::string& schema = options.json_schema;
+    const auto first = schema.find_first_not_of(" \t\r\n");
+    const bool is_text =
+        (first != std::string::npos && schema[first] == '{') || schema == "true" || schema == "false";
     generate.grammar = is_text ? llm::Grammar::from_json_schema(options.json_schema)
                                : of_file(options.json_schema, &llm::Grammar::from_json_schema);
   }

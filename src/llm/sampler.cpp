@@ -18,8 +18,9 @@
 namespace hearth::llm {
 namespace {
 
-void check(bool fine, const char* option, double value) {
-  if (!fine) throw ValueError(fmt::format("[Sampler] {} is out of range: {}", option, value));
+void check(bool fine, const char* option, double value, const char* allowed) {
+  if (!fine)
+    throw ValueError(fmt::format("[Sampler] {} is out of range: {}; it must be {}", option, value, allowed));
 }
 
 struct Candidate {
@@ -333,21 +334,27 @@ std::size_t drawn(const Candidates& candidates, std::uint64_t draw) {
 Sampler::Sampler(const SamplingOptions& options)
     : options_(options), most_surprise_(2 * options.mirostat_target) {
   const SamplingOptions& o = options;
+  const char* const number = "a number";
+  const char* const positive = "more than 0";
+  const char* const not_negative = "0 or more";
+  const char* const part = "more than 0 and at most 1";
   check(o.repetition_penalty > 0 && std::isfinite(o.repetition_penalty), "repetition_penalty",
-        o.repetition_penalty);
-  check(std::isfinite(o.frequency_penalty), "frequency_penalty", o.frequency_penalty);
-  check(std::isfinite(o.presence_penalty), "presence_penalty", o.presence_penalty);
-  check(o.penalty_window >= 0, "penalty_window", static_cast<double>(o.penalty_window));
+        o.repetition_penalty, positive);
+  check(std::isfinite(o.frequency_penalty), "frequency_penalty", o.frequency_penalty, number);
+  check(std::isfinite(o.presence_penalty), "presence_penalty", o.presence_penalty, number);
+  check(o.penalty_window >= 0, "penalty_window", static_cast<double>(o.penalty_window), not_negative);
   for (const auto& [token, bias] : o.bias)
-    check(token >= 0 && !std::isnan(bias), "bias", token < 0 ? static_cast<double>(token) : bias);
-  check(o.temperature >= 0 && std::isfinite(o.temperature), "temperature", o.temperature);
-  check(o.top_k >= 0, "top_k", static_cast<double>(o.top_k));
-  check(o.typical_p > 0 && o.typical_p <= 1, "typical_p", o.typical_p);
-  check(o.top_p > 0 && o.top_p <= 1, "top_p", o.top_p);
-  check(o.min_p >= 0 && o.min_p < 1, "min_p", o.min_p);
-  check(o.mirostat >= 0 && o.mirostat <= 2, "mirostat", o.mirostat);
-  check(o.mirostat_target > 0 && std::isfinite(o.mirostat_target), "mirostat_target", o.mirostat_target);
-  check(o.mirostat_rate > 0 && std::isfinite(o.mirostat_rate), "mirostat_rate", o.mirostat_rate);
+    check(token >= 0 && !std::isnan(bias), "bias", token < 0 ? static_cast<double>(token) : bias,
+          "a number for a token");
+  check(o.temperature >= 0 && std::isfinite(o.temperature), "temperature", o.temperature, not_negative);
+  check(o.top_k >= 0, "top_k", static_cast<double>(o.top_k), not_negative);
+  check(o.typical_p > 0 && o.typical_p <= 1, "typical_p", o.typical_p, part);
+  check(o.top_p > 0 && o.top_p <= 1, "top_p", o.top_p, part);
+  check(o.min_p >= 0 && o.min_p < 1, "min_p", o.min_p, "from 0 on and less than 1");
+  check(o.mirostat >= 0 && o.mirostat <= 2, "mirostat", o.mirostat, "0, 1 or 2");
+  check(o.mirostat_target > 0 && std::isfinite(o.mirostat_target), "mirostat_target", o.mirostat_target,
+        positive);
+  check(o.mirostat_rate > 0 && std::isfinite(o.mirostat_rate), "mirostat_rate", o.mirostat_rate, positive);
   if (options_.seed == 0) {
     std::random_device source;
     while (options_.seed == 0) options_.seed = static_cast<std::uint64_t>(source()) << 32 | source();
