@@ -132,11 +132,12 @@ class Conversation {
                       model_.context() < model_.config().context ? ", --ctx asks for a larger context" : ""));
     const train::InterruptGuard interrupt(true, "");
     llm::AnswerReader reader(format_, llm::begins_with_thoughts(model_.tokenizer(), tokens, format_));
-    generate_.special_text = reader.wants_special_text();
-    generate_.grammar_after = reader.end_of_thoughts();
     std::string thoughts, text;
     PromptProgress reading(options_.quiet, interrupt);
-    generate_.reading = [&](std::int64_t read, std::int64_t all) { return reading.goes_on(read, all); };
+    llm::GenerateOptions generate = generate_;
+    generate.special_text = reader.wants_special_text();
+    generate.grammar_after = reader.end_of_thoughts();
+    generate.reading = [&](std::int64_t read, std::int64_t all) { return reading.goes_on(read, all); };
     const auto show = [&](const llm::AnswerParts& parts) {
       reading.done();
       static const bool dims = isatty(STDOUT_FILENO) == 1;
@@ -149,11 +150,10 @@ class Conversation {
       thoughts += parts.thoughts;
       text += parts.text;
     };
-    const llm::GenerateResult result = session_.generate(tokens, generate_, [&](const llm::Generated& next) {
+    const llm::GenerateResult result = session_.generate(tokens, generate, [&](const llm::Generated& next) {
       show(reader.add(next.text));
       return !interrupt.requested();
     });
-    generate_.reading = {};
     show(reader.finish());
     fmt::print("\n");
     signal_ = interrupt.signal();
